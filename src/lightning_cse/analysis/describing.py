@@ -69,8 +69,9 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     Source: NGCSE, figure 7 and its text.  Differs: the paper's numbers of pairs and its split of
     STS-B are not known.
     """
-    encoder, sets = _measured({name: cfg})
-    difficulty = fitting_difficulty(cfg)
+    tables = read_tables(built(cfg.data))
+    difficulty = fitting_difficulty(cfg, replace(tables, account=tables.account.copy()))
+    encoder, sets = _measured({name: cfg}, {name: tables})
     files = dict(difficulty["data"])
     for about, _ in sets:
         files |= about["data"]
@@ -112,20 +113,21 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
 
     The encoder, the seed and STS-B are those of the first config.
     """
-    return {about["name"]: pairs for about, pairs in _measured(configs)[1]}
+    tables = {name: read_tables(built(cfg.data)) for name, cfg in configs.items()}
+
+    return {about["name"]: pairs for about, pairs in _measured(configs, tables)[1]}
 
 
-def _measured(configs: Mapping[str, DictConfig]) -> tuple[SentenceEncoder, list[Described]]:
+def _measured(
+    configs: Mapping[str, DictConfig], tables: Mapping[str, Tables]
+) -> tuple[SentenceEncoder, list[Described]]:
     """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured
     pairs.
     """
     first = next(iter(configs.values()))
-    settings = {name: built(cfg.data) for name, cfg in configs.items()}
-    # A wrong file is reported before an encoder is fetched.
-    tables = {name: read_tables(data) for name, data in settings.items()}
     encoder: SentenceEncoder = built(first.encoder)
     drawn = [
-        _training_set(cfg, name, settings[name], tables[name], encoder)
+        _training_set(cfg, name, built(cfg.data), tables[name], encoder)
         for name, cfg in configs.items()
     ]
     drawn.append(_stsb(first))

@@ -22,6 +22,7 @@ from lightning_cse.callbacks.diagnostics import RFD_SIDES
 from lightning_cse.config.launch import call
 from lightning_cse.data import ContrastiveDataModule, read_corpus, sample_dir
 from lightning_cse.data.declarations import SAMPLE, find_file, get_corpus
+from lightning_cse.data.preparation import Tables
 from lightning_cse.data.rows import files_of
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.build import build_data, built, plain
@@ -150,12 +151,13 @@ def nearer_than_others(x: Tensor, y: Tensor) -> float:
 # One training set --------------------------------------------------------------------------------
 
 
-def measure(cfg: DictConfig) -> dict[str, Any]:
+def measure(cfg: DictConfig, tables: Tables | None = None) -> dict[str, Any]:
     """Return the RFD of the training set of a ``describe`` config, and what it rests on.
 
     The values are those that a training of ``method`` logs at step 0. With ``probe_steps``, the
     method is trained for so many steps, and ``probe`` has the mean over their evaluations, as the
     paper defines RFD. A set that cannot be compared has a ``reason`` in place of the values.
+    ``tables`` are the sources of the data, if they have been read.
 
     Raises:
         LightningCSEError: if the config, a file or the encoder is at fault.
@@ -169,7 +171,7 @@ def measure(cfg: DictConfig) -> dict[str, Any]:
     settings = cfg.copy()
     settings.data.held_out_rows = cfg.data.get("held_out_rows") or cfg.rows
     try:
-        data = build_data(settings, encoder, method)
+        data = build_data(settings, encoder, method, tables)
         entries["rows"] = len(data.train)
         held_out = _held_out(method, data, cfg.rfd.sentences)
     except (ConfigError, DataError) as error:

@@ -19,6 +19,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException  # 
 
 from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveDataModule
+from lightning_cse.data.preparation import Tables
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import HeldOutRetrieval, Task, check_parts
@@ -164,8 +165,10 @@ def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
     return callbacks
 
 
-def build_data(cfg: DictConfig, encoder: SentenceEncoder, method: Method) -> ContrastiveDataModule:
-    """Build the data module of a method."""
+def build_data(
+    cfg: DictConfig, encoder: SentenceEncoder, method: Method, tables: Tables | None = None
+) -> ContrastiveDataModule:
+    """Build the data module of a method; ``tables`` are its sources, if they have been read."""
     return ContrastiveDataModule(
         built(cfg.data),
         tokenize=encoder.tokenizer,
@@ -174,6 +177,7 @@ def build_data(cfg: DictConfig, encoder: SentenceEncoder, method: Method) -> Con
         optional=method.optional,
         instructed=encoder.instructed,
         max_length=encoder.max_length,
+        tables=tables,
     )
 
 
