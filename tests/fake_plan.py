@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
 import yaml
 
 from lightning_cse.runs import Run, write_predictions
 from lightning_cse.tables.files import read_spec
-from lightning_cse.tables.records import FinishedRun, frame_of, read_run
+from lightning_cse.tables.records import FinishedRun, read_run
 from lightning_cse.tables.spec import Request, Spec
 
 
@@ -69,11 +68,10 @@ class FakePlan:
         return self.spec.lines(self.request)
 
     def runs(self, line, column):
-        found = dict(sorted(self.by_label.get(line.row.of or line.label, {}).items()))
-        rows = frame_of(found.values())
-        rows.index = pd.Index(list(found), name="seed")
+        by_seed = sorted(self.by_label.get(line.row.of or line.label, {}).items())
+        runs = [run for _, run in by_seed]
 
-        return rows.iloc[:1] if line.row.baseline else rows
+        return runs[:1] if line.row.baseline else runs
 
     def seeds(self, line, column):
         return line.seeds[:1] if line.row.baseline else line.seeds

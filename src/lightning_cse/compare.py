@@ -53,13 +53,14 @@ def _chosen(
     left out.
     """
     from lightning_cse.tables.comparisons import measure_of
-    from lightning_cse.tables.predictions import answers
+    from lightning_cse.tables.predictions import read_task
 
     names = values["metric"].str.split("/")
     values = values.assign(task=names.str[1])
     is_of_examples = values["metric"].map(measure_of) != ""
     values["has_predictions"] = [
-        task in answers(run) for task, run in zip(values["task"], values["run"], strict=True)
+        read_task(run, task) is not None
+        for task, run in zip(values["task"], values["run"], strict=True)
     ]
     # A setting is compared if all of its runs have predictions.
     is_whole = values.groupby(["line", "metric"])["has_predictions"].transform("all")
@@ -92,11 +93,11 @@ def _chosen(
     return usable, chosen
 
 
-def _check(what: str, names: Sequence[str], available: Collection[str]) -> None:
+def _check(category: str, names: Sequence[str], available: Collection[str]) -> None:
     for name in names:
         if name not in available:
             near = did_you_mean(name, available)
-            raise DataError(f"no two settings have predictions of the {what} {name!r}{near}")
+            raise DataError(f"no two settings have predictions of the {category} {name!r}{near}")
 
 
 def _one_per_task(metrics: Sequence[str], tasks: Sequence[str]) -> list[str]:

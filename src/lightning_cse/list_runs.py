@@ -30,21 +30,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     removes = words[:1] == ["rm"]
-    given = _parser(removes=removes).parse_args(words[removes:])
+    arguments = _parser(removes=removes).parse_args(words[removes:])
     from lightning_cse.tables.inventory import lines_of, matching
 
-    lines = matching(lines_of(given.runs_dir), given.filter)
+    lines = matching(lines_of(arguments.runs_dir), arguments.filter)
     if lines.empty:
-        which = f" with {' and '.join(given.filter)}" if given.filter else ""
-        raise LightningCSEError(f"{given.runs_dir.absolute()} has no runs{which}")
+        which = f" with {' and '.join(arguments.filter)}" if arguments.filter else ""
+        raise LightningCSEError(f"{arguments.runs_dir.absolute()} has no runs{which}")
 
     runs = lines.pop("runs")
     if removes:
         sys.stdout.write(_terminal(lines))
-        return _remove(list(itertools.chain.from_iterable(runs)), yes=given.yes)
+        return _remove(list(itertools.chain.from_iterable(runs)), yes=arguments.yes)
 
-    frame = _sorted(lines, given.sort)
-    is_csv = given.format == "csv"
+    frame = _sorted(lines, arguments.sort)
+    is_csv = arguments.format == "csv"
     text = frame.to_csv(index=False, lineterminator="\n") if is_csv else _terminal(frame)
     sys.stdout.write(text)
 
@@ -72,11 +72,11 @@ def _terminal(frame: pd.DataFrame) -> str:
     for name in frame.columns:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
 
-    shown = frame.copy()
+    texts = frame.copy()
     for name, form in NUMBERS.items():
-        shown[name] = frame[name].map(form.format, na_action="ignore")
+        texts[name] = frame[name].map(form.format, na_action="ignore")
 
-    for row in shown.astype(object).fillna("-").itertuples(index=False):
+    for row in texts.astype(object).fillna("-").itertuples(index=False):
         table.add_row(*map(escape, row))
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)

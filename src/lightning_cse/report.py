@@ -100,12 +100,12 @@ def _section(plan: Plan) -> Section:
     from lightning_cse.tables.reproduce import reproduce
 
     try:
-        done = reproduce(plan)
+        reproduction = reproduce(plan)
     except LightningCSEError as error:
         sys.stderr.write(f"warning: {plan.spec.key} is left empty: {error}\n")
         return table_section(plan.spec, None, Result(text=f"Not made: {error}\n"))
 
-    return table_section(plan.spec, done.table, done.result)
+    return table_section(plan.spec, reproduction.table, reproduction.result)
 
 
 def _facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
@@ -195,11 +195,11 @@ def _curves(groups: Mapping[str, Sequence[FinishedRun]], key: str) -> Figure:
         for number, (label, runs) in enumerate(groups.items()):
             color, style = plots.series_look(number)
             curves = [sorted(run.curves[key]) for run in runs if key in run.curves]
-            for place, points in enumerate(curves):
-                shown = plots.smoothed(points)[0] if key == "train/loss" else points
+            for index, points in enumerate(curves):
+                drawn_points = plots.smoothed(points)[0] if key == "train/loss" else points
                 # An entry of the legend is a setting.
-                look = {"color": color, "linestyle": style, "label": None if place else label}
-                plots.line(axes, shown, linewidth=1.4, **look)
+                look = {"color": color, "linestyle": style, "label": None if index else label}
+                plots.line(axes, drawn_points, linewidth=1.4, **look)
 
         plots.by_step(axes)
         figure.legend(loc="outside lower center", handlelength=3)

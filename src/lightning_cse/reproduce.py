@@ -28,38 +28,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     With ``--status``, 3 also means that runs are missing.
     """
-    given = _parser().parse_args(argv)
+    arguments = _parser().parse_args(argv)
     from lightning_cse.config.compose import use_config_dir
     from lightning_cse.paths import experiments_dir
     from lightning_cse.tables.files import find_specs
     from lightning_cse.tables.keep import kept_folders
     from lightning_cse.tables.listing import overview
 
-    if given.config_dir is not None:
-        given.config_dir = given.config_dir.absolute()
-        use_config_dir(given.config_dir)
+    if arguments.config_dir is not None:
+        arguments.config_dir = arguments.config_dir.absolute()
+        use_config_dir(arguments.config_dir)
 
-    given.experiments = given.experiments or experiments_dir()
-    specs = find_specs(given.experiments)
-    if given.all or (given.list and not given.table):
-        given.table = list(specs)
+    arguments.experiments = arguments.experiments or experiments_dir()
+    specs = find_specs(arguments.experiments)
+    if arguments.all or (arguments.list and not arguments.table):
+        arguments.table = list(specs)
 
-    if not given.table:
+    if not arguments.table:
         _show("Tables and figures; name one, a paper or --all (--list: what is finished):\n")
         _show("\n".join(f"  {key:<18}  {spec.title}" for key, spec in specs.items()))
         return 0
 
-    kept = kept_folders(given.experiments)
-    plans = _plans(given, specs, kept)
-    if given.status or given.dry_run or given.list:
+    folders = kept_folders(arguments.experiments)
+    plans = _plans(arguments, specs, folders)
+    if arguments.status or arguments.dry_run or arguments.list:
         _show(overview(plans))
-        return _exit_code(plans) if given.status else 0
+        return _exit_code(plans) if arguments.status else 0
 
-    return _reproduce(plans, given, kept)
+    return _reproduce(plans, arguments, folders)
 
 
 def _plans(
-    given: argparse.Namespace, specs: Mapping[str, Spec], kept: Sequence[KeptRuns]
+    arguments: argparse.Namespace, specs: Mapping[str, Spec], folders: Sequence[KeptRuns]
 ) -> list[Plan]:
     """Return the plans of the tables that the command line names and that have the rows of
     ``--only``.
@@ -69,34 +69,36 @@ def _plans(
     from lightning_cse.tables.spec import Request
 
     keys = {*specs, *(spec.paper for spec in specs.values())}
-    _check("table or figure", given.table, keys)
-    named = set(given.table)
-    chosen = [one for one in specs.values() if {one.key, one.paper} & named]
-    _check("row", given.only, {row.label for spec in chosen for row in spec.rows})
-    settings = tuple(one for one in given.set if not _is_of_hydra(one))
-    if any(one.startswith("seed=") for one in settings):
+    _check("table or figure", arguments.table, keys)
+    named = set(arguments.table)
+    chosen = [spec for spec in specs.values() if {spec.key, spec.paper} & named]
+    _check("row", arguments.only, {row.label for spec in chosen for row in spec.rows})
+    settings = tuple(setting for setting in arguments.set if not _is_of_hydra(setting))
+    if any(setting.startswith("seed=") for setting in settings):
         raise ConfigError(["--set seed=...: use --seeds"])
 
-    folder = given.config_dir and str(given.config_dir)
-    only = tuple(given.only)
-    request = Request(given.profile, given.encoder, given.seeds, settings, only, folder)
-    table = runs_table(given, given.experiments, kept)
+    folder = arguments.config_dir and str(arguments.config_dir)
+    only = tuple(arguments.only)
+    request = Request(arguments.profile, arguments.encoder, arguments.seeds, settings, only, folder)
+    table = runs_table(arguments, arguments.experiments, folders)
     plans = [Plan(spec, request, table) for spec in chosen]
 
-    return [plan for plan in plans if plan.lines or not given.only]
+    return [plan for plan in plans if plan.lines or not arguments.only]
 
 
-def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
+def _check(category: str, names: Sequence[str], valid: Collection[str]) -> None:
     for name in names:
-        if name not in known:
-            raise ConfigError([f"there is no {what} {name!r}{did_you_mean(name, known)}"])
+        if name not in valid:
+            raise ConfigError([f"there is no {category} {name!r}{did_you_mean(name, valid)}"])
 
 
 def _is_of_hydra(setting: str) -> bool:
     return setting.lstrip("+").startswith(("hydra.", "hydra/"))
 
 
-def _reproduce(plans: Sequence[Plan], given: argparse.Namespace, kept: Sequence[KeptRuns]) -> int:
+def _reproduce(
+    plans: Sequence[Plan], arguments: argparse.Namespace, folders: Sequence[KeptRuns]
+) -> int:
     """Run what is missing, and make the tables."""
     from lightning_cse.tables.figures import maker
     from lightning_cse.tables.keep import kept_runs
@@ -109,65 +111,70 @@ def _reproduce(plans: Sequence[Plan], given: argparse.Namespace, kept: Sequence[
             maker(plan.spec)
 
     code = 0
-    folder = given.runs_dir / "reproduce"
-    if not given.no_run and missing(status(plans)):
+    folder = arguments.runs_dir / "reproduce"
+    if not arguments.no_run and missing(status(plans)):
         _show(overview(plans) + "\n")
-        options = [setting for setting in given.set if _is_of_hydra(setting)]
-        if given.config_dir is not None:
-            options.append(f"--config-dir={given.config_dir}")
+        options = [setting for setting in arguments.set if _is_of_hydra(setting)]
+        if arguments.config_dir is not None:
+            options.append(f"--config-dir={arguments.config_dir}")
 
-        code = run_missing(plans, folder / "points", options, retry_failed=given.retry_failed)
+        code = run_missing(plans, folder / "points", options, retry_failed=arguments.retry_failed)
 
     plans[0].table.refresh()
-    before = kept_runs(kept)  # read before --keep replaces them
-    made = [_make(plan, given, folder / plan.spec.paper, before) for plan in plans]
-    if not given.no_run and _exit_code(plans):
+    kept_by_identity = kept_runs(folders)  # read before --keep replaces them
+    successes = [
+        _make(plan, arguments, folder / plan.spec.paper, kept_by_identity) for plan in plans
+    ]
+    if not arguments.no_run and _exit_code(plans):
         _show("\n" + overview(plans))
         code = code or (1 if missing(status(plans)) else BUSY)
 
-    return code or (0 if all(made) else 2)
+    return code or (0 if all(successes) else 2)
 
 
 def _exit_code(plans: Sequence[Plan]) -> int:
     from lightning_cse.tables.plan import missing, status
 
-    now = status(plans)
-    if now["failed"]:
+    jobs = status(plans)
+    if jobs["failed"]:
         return 1
 
-    return BUSY if missing(now) or now["running"] else 0
+    return BUSY if missing(jobs) or jobs["running"] else 0
 
 
 def _make(
-    plan: Plan, given: argparse.Namespace, folder: Path, kept: Mapping[Identity, FinishedRun]
+    plan: Plan,
+    arguments: argparse.Namespace,
+    folder: Path,
+    kept_by_identity: Mapping[Identity, FinishedRun],
 ) -> bool:
     """Make, print and write one table; return False, without raising, if it cannot be made."""
-    from lightning_cse.tables.keep import comparison, keep, repetitions
+    from lightning_cse.tables.keep import keep, repetitions
     from lightning_cse.tables.render import render
     from lightning_cse.tables.reproduce import reproduce
 
     spec = plan.spec
     try:
-        done = reproduce(plan)
+        reproduction = reproduce(plan)
     except LightningCSEError as error:
         sys.stderr.write(f"error: {spec.key}: {error}\n")
         return False
 
-    if done.table is not None:
-        _show(render(done.table, given.format))
+    if reproduction.table is not None:
+        _show(render(reproduction.table, arguments.format))
 
-    if done.result.text:
-        if done.table is None:
+    if reproduction.result.text:
+        if reproduction.table is None:
             _show(f"**{spec.source}: {spec.title}**\n")
 
-        _show(done.result.text)
+        _show(reproduction.result.text)
 
-    if repeated := repetitions(plan, kept):
-        _show(comparison(repeated))
+    if text := repetitions(plan, kept_by_identity):
+        _show(text)
 
-    files = done.write(folder)
-    if given.keep:
-        files += keep(done, given.experiments)
+    files = reproduction.write(folder)
+    if arguments.keep:
+        files += keep(reproduction, arguments.experiments)
 
     for file in files:
         _show(f"written: {file}")
@@ -203,14 +210,14 @@ def _parser() -> argparse.ArgumentParser:
         help="such as gausscse/table3; a paper's name stands for all of its tables and figures",
     )
     add("--all", action="store_true", help="every table and figure of every paper")
-    what = parser.add_mutually_exclusive_group()
+    modes = parser.add_mutually_exclusive_group()
     for name, purpose in {
         "--dry-run": "show what is finished and what is missing; run nothing",
         "--list": "the same for all tables, unless some are named",
         "--status": "the same; the exit code says whether all is finished",
         "--no-run": "make the tables from the runs that exist; run nothing",
     }.items():
-        what.add_argument(name, action="store_true", help=purpose)
+        modes.add_argument(name, action="store_true", help=purpose)
 
     for name, purpose in {
         "--experiments": "folder of tables of your own, DIR/<paper>/<table>.yaml, instead of experiments/",

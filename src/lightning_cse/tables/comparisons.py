@@ -8,10 +8,12 @@ over the seeds. Answers that are right or wrong have McNemar's exact test, and A
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,7 @@ from lightning_cse.metrics import (
     mean_influences,
     spearman_influences,
 )
-from lightning_cse.tables.predictions import EXAMPLE, Answers, answers
+from lightning_cse.tables.predictions import EXAMPLE, read_task
 from lightning_cse.tables.spec import Column
 from lightning_cse.tables.statistics import (
     clustered_error,
@@ -195,15 +197,14 @@ def is_comparable(
     which are computed from examples.
     """
     first, second, column = pair
-    metrics = []
-    for line in (first, second):
-        of_line = values[values["line"] == line].drop_duplicates("column").set_index("column")
-        if column not in of_line.index:
-            return False
+    of_pair = values[values["line"].isin([first, second])]
+    metrics = of_pair.groupby(["line", "column"])["metric"].first().unstack()
+    if column not in metrics or metrics[column].isna().any() or len(metrics) < 2:
+        return False
 
-        metrics.append([of_line["metric"][part] for part in weights[column]])
+    parts = metrics[[*weights[column]]]
 
-    return metrics[0] == metrics[1] and all(map(measure_of, metrics[0]))
+    return parts.loc[first].equals(parts.loc[second]) and all(map(measure_of, parts.loc[first]))
 
 
 def compare(
@@ -224,16 +225,52 @@ def compare(
     Returns:
         `TEST_FIELDS`, the mean ``difference`` over the seeds that both have, and the numbers of the
         lines as ``line`` and ``line_reference``.
+
+    Raises:
+        DataError: if the runs of a pair were evaluated on different examples.
     """
     cells = dict(iter(values.groupby(["line", "column"])))
+
+    @functools.cache
+    def outcomes(line: int, title: str) -> Outcomes | None:
+        return read_outcomes(cells[line, title])
+
     rows = []
     for first, second, column in pairs:
-        of_first, of_second = (
-            {title: cells[line, title] for title in (column, *weights[column])}
-            for line in (first, second)
+        parts = [(outcomes(first, title), outcomes(second, title)) for title in weights[column]]
+        read = [(cell, base) for cell, base in parts if cell is not None and base is not None]
+        if len(read) < len(parts):
+            continue
+
+        for outcomes_of_cell, outcomes_of_reference in read:
+            check_same_examples(outcomes_of_cell, outcomes_of_reference)
+
+        cell, reference = cells[first, column], cells[second, column]
+        voters = _voters(cell, reference)
+        test, p = "interval", math.nan
+        if [*weights[column]] == [column]:
+            test, p = _test(*read[0], *voters)
+
+        difference, low, high = _interval(cell, reference, read, [*weights[column].values()])
+        rows.append(
+            {
+                "row": cell["row"].iloc[0],
+                "encoder": cell["encoder"].iloc[0],
+                "column": column,
+                "reference": reference["row"].iloc[0],
+                "test": test,
+                "seeds": " ".join(map(str, voters[0])),
+                "seeds_reference": " ".join(map(str, voters[1])),
+                "mean": cell["value"].mean(),
+                "mean_reference": reference["value"].mean(),
+                "p": p,
+                "difference": difference,
+                "low": low,
+                "high": high,
+                "line": first,
+                "line_reference": second,
+            }
         )
-        if row := _compared(of_first, of_second, column, weights[column]):
-            rows.append({**row, "line": first, "line_reference": second})
 
     frame = pd.DataFrame(rows, columns=[*TEST_FIELDS, "difference", "line", "line_reference"])
     pvalues = frame["p"].astype(float).dropna()
@@ -242,67 +279,8 @@ def compare(
     return frame
 
 
-class _Part(NamedTuple):
-    """The examples of a metric, and what the runs of two cells have for each example, by seed."""
-
-    task: str
-    measure: str
-    examples: pd.DataFrame
-    first: dict[int, Array]
-    second: dict[int, Array]
-
-
-def _compared(
-    first: Mapping[str, pd.DataFrame],
-    second: Mapping[str, pd.DataFrame],
-    column: str,
-    weights: Mapping[str, float],
-) -> dict[str, Any] | None:
-    """Return the comparison of a column of two lines; None where predictions are missing."""
-    parts = []
-    for title in weights:
-        part = _read_part(first[title], second[title])
-        if part is None:
-            return None
-
-        parts.append(part)
-
-    cell, reference = first[column], second[column]
-    voters, voters_reference = _voters(cell, reference)
-    test, p = "interval", math.nan
-    if list(weights) == [column]:
-        test = TESTS.get(parts[0].measure, test)
-        p = _pvalue(test, parts[0], voters, voters_reference)
-
-    differences = paired(cell, reference)
-    error = math.nan
-    if len(differences):
-        influences = [
-            weight * _influences(part, cell, reference, list(differences.index))
-            for part, weight in zip(parts, weights.values(), strict=True)
-        ]
-        error = _error(parts, influences)
-
-    difference, low, high = two_way_interval(differences, error)
-
-    return {
-        "row": cell["row"].iloc[0],
-        "encoder": cell["encoder"].iloc[0],
-        "column": column,
-        "reference": reference["row"].iloc[0],
-        "test": test,
-        "seeds": " ".join(map(str, voters)),
-        "seeds_reference": " ".join(map(str, voters_reference)),
-        "mean": cell["value"].mean(),
-        "mean_reference": reference["value"].mean(),
-        "p": p,
-        "difference": difference,
-        "low": low,
-        "high": high,
-    }
-
-
 def _voters(cell: pd.DataFrame, reference: pd.DataFrame) -> tuple[list[int], list[int]]:
+    """Return the seeds of both sides whose runs are tested."""
     counts = [len(side) for side in (cell, reference) if not is_constant(side)]
     odd = (min(counts, default=1) - 1) // 2 * 2 + 1
     common = {*cell["seed"]} & {*reference["seed"]}
@@ -314,59 +292,59 @@ def _voters(cell: pd.DataFrame, reference: pd.DataFrame) -> tuple[list[int], lis
     return first, second
 
 
-def _pvalue(
-    test: str, part: _Part, voters: Sequence[int], voters_reference: Sequence[int]
-) -> float:
-    first = [part.first[seed] for seed in voters]
-    second = [part.second[seed] for seed in voters_reference]
-    if test == "delong":
-        p = delong(part.examples["label"], first, second).pvalue
-    elif test == "mcnemar":
-        p = mcnemar(majority_vote(first), majority_vote(second)).pvalue
+def _test(
+    first: Outcomes, second: Outcomes, seeds: list[int], seeds_reference: list[int]
+) -> tuple[str, float]:
+    """Return the test of what a metric measures, and its p-value."""
+    test = TESTS.get(first.measure, "interval")
+    votes, votes_reference = first.values[seeds], second.values[seeds_reference]
+    if test == "mcnemar":
+        p = mcnemar(majority_vote(votes.T), majority_vote(votes_reference.T)).pvalue
+    elif test == "delong":
+        labels = first.examples["label"]
+        scores = [[runs[seed] for seed in runs] for runs in (votes, votes_reference)]
+        p = delong(labels, *scores).pvalue
     else:
-        return math.nan
+        return test, math.nan
 
-    return float(np.maximum(p, _LEAST_P))
-
-
-def _influences(
-    part: _Part, cell: pd.DataFrame, reference: pd.DataFrame, seeds: Sequence[int]
-) -> NDArray[np.float64]:
-    """Return the influence of each example on the mean difference over these seeds."""
-    sides = []
-    for side, by_seed in ((cell, part.first), (reference, part.second)):
-        runs = by_seed.values() if is_constant(side) else [by_seed[seed] for seed in seeds]
-        sides.append(np.mean([_INFLUENCES[part.measure](part.examples, run) for run in runs], 0))
-
-    return np.asarray(sides[0] - sides[1])
+    return test, float(np.maximum(p, _LEAST_P))
 
 
-_INFLUENCES: dict[str, Callable[[pd.DataFrame, Array], NDArray[np.float64]]] = {
-    "accuracy": lambda _, right: mean_influences(right),
-    "auc": lambda examples, scores: auc_influences(examples["label"], scores),
-    "auprc": lambda examples, scores: auprc_influences(examples["label"], scores),
-    "spearman": lambda examples, scores: spearman_influences(examples["gold"], scores),
-}
-"""The influence of each example on a metric of a run, by what the metric measures."""
+def _interval(
+    cell: pd.DataFrame,
+    reference: pd.DataFrame,
+    parts: Sequence[tuple[Outcomes, Outcomes]],
+    weights: Sequence[float],
+) -> tuple[float, float, float]:
+    """Return the mean difference over the seeds that both cells have, and the ends of its interval.
 
-
-def _error(parts: Sequence[_Part], influences: Sequence[NDArray[np.float64]]) -> float:
-    """Return the standard error, over the examples, of the sum of parts: those of different tasks
-    are independent, those of one task have the examples of one row as a cluster.
+    Parts of different tasks are independent; those of one task have the examples of one row as a
+    cluster.
     """
-    by_task: dict[str, list[int]] = {}
-    for number, part in enumerate(parts):
-        by_task.setdefault(part.task, []).append(number)
+    differences = paired(cell, reference)
+    if differences.empty:
+        return two_way_interval(differences, math.nan)
 
-    errors = (
-        clustered_error(
-            np.concatenate([influences[number] for number in numbers]),
-            np.concatenate([clusters_of(parts[number].examples) for number in numbers]),
+    influences = []
+    for (first, second), weight in zip(parts, weights, strict=True):
+        mean, mean_reference = (
+            (
+                outcomes.influences if is_constant(side) else outcomes.influences[differences.index]
+            ).mean(axis=1)
+            for side, outcomes in ((cell, first), (reference, second))
         )
-        for numbers in by_task.values()
-    )
+        part = {
+            "influence": weight * (mean - mean_reference),
+            "cluster": clusters_of(first.examples),
+        }
+        influences.append(pd.DataFrame(part).assign(task=first.task))
 
-    return math.hypot(*errors)
+    errors = [
+        clustered_error(of_task["influence"], of_task["cluster"])
+        for _, of_task in pd.concat(influences).groupby("task")
+    ]
+
+    return two_way_interval(differences, math.hypot(*errors))
 
 
 def clusters_of(examples: pd.DataFrame) -> Array:
@@ -379,64 +357,94 @@ def clusters_of(examples: pd.DataFrame) -> Array:
 # Predictions
 
 
-def _read_part(first: pd.DataFrame, second: pd.DataFrame) -> _Part | None:
-    """Return the predictions of the runs of two cells for their metric; None where some are
-    missing.
+@dataclass(frozen=True)
+class Outcomes:
+    """What the runs of a cell have for each example of a metric.
+
+    ``examples`` has the columns that identify them. ``values`` has a column for each seed: whether
+    they are right or, for an area or a correlation, the ranks of their scores.
+    """
+
+    source: str
+    task: str
+    measure: str
+    examples: pd.DataFrame
+    values: pd.DataFrame
+
+    @functools.cached_property
+    def influences(self) -> pd.DataFrame:
+        """The influence of each example on the metric of each run."""
+        of_run = _INFLUENCES[self.measure]
+        return pd.DataFrame({seed: of_run(self.examples, of) for seed, of in self.values.items()})
+
+
+_INFLUENCES: dict[str, Callable[[pd.DataFrame, Any], NDArray[np.float64]]] = {
+    "accuracy": lambda _, right: mean_influences(right),
+    "auc": lambda examples, scores: auc_influences(examples["label"], scores),
+    "auprc": lambda examples, scores: auprc_influences(examples["label"], scores),
+    "spearman": lambda examples, scores: spearman_influences(examples["gold"], scores),
+}
+"""The influence of each example on a metric of a run, by what the metric measures."""
+
+
+def read_outcomes(cell: pd.DataFrame) -> Outcomes | None:
+    """Return what the runs of a cell have for its metric; None where predictions are missing.
 
     Raises:
         DataError: if the runs were evaluated on different examples.
     """
-    metric = str(first["metric"].iloc[0])
+    metric = str(cell["metric"].iloc[0])
     _, task, name = metric.split("/")
-    sides = []
-    examples = origin = None
-    for cell in (first, second):
-        by_seed = {}
-        for seed, run, baseline in zip(cell["seed"], cell["run"], cell["baseline"], strict=True):
-            predictions = answers(run, baseline).get(task)
-            if predictions is None:
-                return None
+    by_seed = []
+    for seed, run, baseline in zip(cell["seed"], cell["run"], cell["baseline"], strict=True):
+        predictions = read_task(run, task, baseline)
+        if predictions is None:
+            return None
 
-            frame = read_values(predictions, name)
-            by_seed[int(seed)] = frame.pop("value").to_numpy()
-            if examples is None:
-                examples, origin = frame, predictions
-            elif not frame.equals(examples):
-                raise DataError(
-                    f"{origin} and {predictions} are of different examples of {task}: they cannot "
-                    "be compared"
-                )
+        source = f"{run} ({task})"
+        frame = values_of(predictions, name, source)
+        values = pd.DataFrame({seed: frame.pop("value")})
+        by_seed.append(Outcomes(source, task, measure_of(metric), frame, values))
+        check_same_examples(by_seed[0], by_seed[-1])
 
-        sides.append(by_seed)
+    values = pd.concat([outcomes.values for outcomes in by_seed], axis=1)
 
-    return _Part(task, measure_of(metric), examples, *sides)
+    return replace(by_seed[0], values=values)
 
 
-def read_values(predictions: Answers, metric: str) -> pd.DataFrame:
-    """Read the examples that a metric is of: the columns that identify them, and ``value``, whether
-    they are right or, for an area or a correlation, the rank of their score.
+def check_same_examples(first: Outcomes, second: Outcomes) -> None:
+    """Raise DataError if the outcomes are of different examples."""
+    if not first.examples.equals(second.examples):
+        raise DataError(
+            f"{first.source} and {second.source} are of different examples: they cannot be compared"
+        )
+
+
+def values_of(predictions: pd.DataFrame, metric: str, source: str) -> pd.DataFrame:
+    """Return the examples that a metric is of: the columns that identify them, and ``value``,
+    whether they are right or, for an area or a correlation, the rank of their score.
 
     The metric ``accuracy_NAME`` uses the column ``correct_NAME``, or only the examples of type
     NAME, if these exist; ``auc_NAME`` is of the examples of type NAME and of all with label 0.
     """
-    frame = predictions.read()
     variant = metric.partition("_")[2]
     measure = measure_of(metric)
-    if "type" in frame and (frame["type"] == variant).any():
-        is_chosen = frame["type"] == variant
+    if "type" in predictions and (predictions["type"] == variant).any():
+        is_chosen = predictions["type"] == variant
         if measure == "auc":
-            is_chosen |= ~frame["label"].astype(bool)
+            is_chosen |= ~predictions["label"].astype(bool)
 
-        frame = frame[is_chosen].reset_index(drop=True)
+        predictions = predictions[is_chosen].reset_index(drop=True)
 
-    examples = frame[[name for name in EXAMPLE if name in frame]]
-    is_right = measure == "accuracy"
-    missing = [] if is_right else sorted({"score", _NEEDED[measure]} - {*frame})
-    if missing:
-        raise DataError(f"{predictions} has no {' and '.join(missing)}, which {metric} needs")
+    examples = predictions[[name for name in EXAMPLE if name in predictions]]
+    if measure == "accuracy":
+        for name in (f"correct_{variant}", "correct"):
+            if name in predictions:
+                return examples.assign(value=predictions[name])
 
-    for column in (f"correct_{variant}", "correct") if is_right else ("score",):
-        if column in frame:
-            return examples.assign(value=frame[column])
+        return examples.assign(value=predictions["label"] == predictions["prediction"])
 
-    return examples.assign(value=frame["label"] == frame["prediction"])
+    if missing := sorted({"score", _NEEDED[measure]} - {*predictions}):
+        raise DataError(f"{source} has no {' and '.join(missing)}, which {metric} needs")
+
+    return examples.assign(value=predictions["score"])

@@ -93,10 +93,10 @@ def result(
     """Return the figures that could be drawn, the paragraphs as one text, and the tables that have
     rows.
     """
-    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    by_name = {name: figure for name, figure in figures.items() if figure is not None}
     text = "\n\n".join(parts) + "\n" if parts else ""
 
-    return Result(drawn, text, {name: rows for name, rows in tables.items() if rows}, quotes)
+    return Result(by_name, text, {name: rows for name, rows in tables.items() if rows}, quotes)
 
 
 def markdown_table(rows: Rows) -> str:

@@ -26,14 +26,14 @@ _SHARED = "profiles.yaml"  # the profiles of the specs that do not define them
 
 def find_specs(folder: Path) -> dict[str, Spec]:
     """Read all specs below a folder, and return them by key."""
-    found = {}
+    specs = {}
     for path in sorted(folder.glob("*/*.yaml")):
         # The folder may hold configs, too.
         if path.name != _SHARED and _load(path).keys() & {"title", "columns"}:
             spec = read_spec(path)
-            found[spec.key] = spec
+            specs[spec.key] = spec
 
-    return found
+    return specs
 
 
 def read_spec(path: Path) -> Spec:
@@ -66,14 +66,14 @@ def read_spec(path: Path) -> Spec:
     try:
         spec: Spec = TypeAdapter(Spec).validate_python(named)
     except ValidationError as error:
-        raise ConfigError([f"{path}: {_plain(one)}" for one in error.errors()]) from None
+        raise ConfigError([f"{path}: {_plain(details)}" for details in error.errors()]) from None
 
     faults = list(_unknown(spec))
     placed = tuple(_placed(spec))
     if "published" not in raw:
         # All numbers of its own table need a cell; another table may be used in part.
-        others = (number for number in spec.published if number not in placed)
-        faults += [f"published.csv: there is no cell for {number}" for number in others]
+        unplaced = (number for number in spec.published if number not in placed)
+        faults += [f"published.csv: there is no cell for {number}" for number in unplaced]
     elif not spec.published:
         faults.append(f"published: there is no table {table!r} in published.csv")
 
@@ -125,9 +125,9 @@ def _placed(spec: Spec) -> Iterator[PublishedValue]:
             yield number
 
 
-def _plain(error: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in error["loc"] if part != "[key]")
-    return f"{key}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+def _plain(details: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in details["loc"] if part != "[key]")
+    return f"{key}: {details['msg'].removeprefix('Value error, ')}".removeprefix(": ")
 
 
 def _unknown(spec: Spec) -> Iterator[str]:
@@ -153,6 +153,6 @@ def _unknown(spec: Spec) -> Iterator[str]:
             yield from _missing(key, column.keys, columns)
 
 
-def _missing(key: str, names: Iterable[str], known: Collection[str]) -> list[str]:
-    wrong = [name for name in names if name not in known]
-    return [f"{key}: there is no {name!r}{did_you_mean(name, known)}" for name in wrong]
+def _missing(key: str, names: Iterable[str], valid: Collection[str]) -> list[str]:
+    wrong = [name for name in names if name not in valid]
+    return [f"{key}: there is no {name!r}{did_you_mean(name, valid)}" for name in wrong]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from lightning_cse.tables.nested import value_at
 from lightning_cse.tables.spec import COMPUTED, Column, Line, Spec
 
 if TYPE_CHECKING:
@@ -57,27 +59,32 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return values.astype({"line": int, "seed": int, "value": float, "error": float})
 
 
-def _values_of(plan: Plan, number: int, line: Line, column: Column) -> Iterator[dict[str, Any]]:
-    """Yield the values of a cell that is read from the records."""
-    rows = plan.runs(line, column)
-    prefix = _PATHS[column.source]
-    if line.row.baseline:
-        prefix = f"baselines.{line.row.baseline}."
-
+def _values_of(plan: Plan, number: int, line: Line, column: Column) -> list[dict[str, Any]]:
+    """Return the values of a cell that is read from the records, without missing ones."""
+    runs = plan.runs(line, column)
+    baseline = line.row.baseline or ""
     for key in (*column.keys, *column.instead):
-        numbers = _numbers(rows, f"{prefix}{key}")
-        if len(numbers):
+        numbers = [_number(run, column, key, baseline) for run in runs]
+        if not all(map(math.isnan, numbers)):
             break
 
-    if column.absent is not None:
-        task = key.rpartition("/")[0]
-        has_task = rows.filter(like=f"{prefix}{task}/").notna().any(axis=1)
-        numbers = numbers.reindex(rows.index[has_task], fill_value=column.absent)
+    rows: list[dict[str, Any]] = []
+    for run, number_of_run in zip(runs, numbers, strict=True):
+        value = number_of_run
+        if math.isnan(value) and column.absent is not None and _has_task(run, key):
+            value = column.absent
+        if not math.isnan(value):
+            rows.append(
+                {
+                    "seed": run.record["seed"],
+                    "value": column.scale * value,
+                    "error": column.scale * _number(run, column, f"{key}_se", baseline),
+                    "run": run,
+                }
+            )
 
-    runs = list(rows.loc[numbers.index, "run"])
-    errors = _numbers(rows, f"{prefix}{key}_se").reindex(numbers.index)
     remarks = [column.instead[key].rstrip(".")] if key in column.instead else []
-    if any(plan.table.is_stale(run) for run in runs):
+    if any(plan.table.is_stale(row["run"]) for row in rows):
         remarks.append(STALE)
 
     shared = {
@@ -87,41 +94,44 @@ def _values_of(plan: Plan, number: int, line: Line, column: Column) -> Iterator[
         "column": column.title,
         "metric": key if column.source == "metric" else "",
         "remark": tuple(remarks),
-        "baseline": line.row.baseline or "",
-        "is_untrained": line.row.baseline is not None or line.row.evaluate is not None,
+        "baseline": baseline,
+        "is_untrained": bool(baseline) or line.row.evaluate is not None,
     }
-    for seed, value in numbers.items():
-        run = rows.loc[seed, "run"]
-        error = column.scale * errors[seed]
-        yield {**shared, "seed": seed, "value": column.scale * value, "error": error, "run": run}
+
+    return [{**shared, **row} for row in rows]
 
 
-def _numbers(rows: pd.DataFrame, path: str) -> pd.Series:
-    """Return the values in a column of the runs, without missing ones."""
-    return rows[path].dropna().astype(float) if path in rows else pd.Series(dtype=float)
+def _number(run: FinishedRun, column: Column, key: str, baseline: str) -> float:
+    """Return a number in a record; NaN without one."""
+    prefix = f"baselines.{baseline}." if baseline else _PATHS[column.source]
+    value = value_at(run.record, prefix + key)
+
+    return math.nan if value is None else float(value)
+
+
+def _has_task(run: FinishedRun, key: str) -> bool:
+    """Return whether a record has another metric of the task of a key."""
+    task = key.rpartition("/")[0]
+    return any(name.startswith(f"{task}/") for name in run.record["metrics"])
 
 
 def _computed(values: pd.DataFrame, column: Column) -> list[dict[Any, Any]]:
     """Return a mean or a difference of columns of a line, for each seed that all of them have."""
-    parts = {title: values[values["column"] == title] for title in column.keys}
-    by_seed = pd.concat([part.set_index("seed")["value"] for part in parts.values()], axis=1)
-    by_seed = by_seed.dropna()
+    parts = values[values["column"].isin(column.keys)]
+    by_seed = parts.pivot(index="seed", columns="column", values="value")
+    by_seed = by_seed.reindex(columns=column.keys).dropna()
     if column.source == "mean":
         numbers = by_seed.mean(axis=1)
     else:
-        numbers = by_seed.iloc[:, 0] - by_seed.iloc[:, 1]
+        numbers = by_seed[column.keys[0]] - by_seed[column.keys[1]]
 
-    first = parts[column.keys[0]].set_index("seed", drop=False).loc[by_seed.index]
-    remarks = dict.fromkeys(text for part in parts.values() for of in part["remark"] for text in of)
-    rows = first.assign(
-        column=column.title,
-        value=column.scale * numbers,
-        error=math.nan,
-        metric="",
-        remark=[tuple(remarks)] * len(first),
+    first = parts[parts["column"] == column.keys[0]].set_index("seed", drop=False)
+    remarks = dict.fromkeys(itertools.chain.from_iterable(parts["remark"]))
+    rows = first.loc[numbers.index].assign(
+        column=column.title, value=column.scale * numbers, error=math.nan, metric=""
     )
 
-    return list(rows.to_dict("records"))
+    return [{**row, "remark": tuple(remarks)} for row in rows.to_dict("records")]
 
 
 def values_of_runs(groups: Mapping[str, Sequence[FinishedRun]]) -> pd.DataFrame:
@@ -190,8 +200,8 @@ def read_cells(plan: Plan, values: pd.DataFrame) -> pd.DataFrame:
     for number, _ in enumerate(plan.lines):
         for column in plan.spec.columns:
             if column.source in COMPUTED:
-                asked = cells.loc[[(number, title) for title in column.keys], "asked"].max()
-                cells.loc[(number, column.title), "asked"] = asked
+                parts = [(number, title) for title in column.keys]
+                cells.loc[(number, column.title), "asked"] = cells.loc[parts, "asked"].max()
 
     return cells
 
@@ -227,7 +237,7 @@ def _asked(plan: Plan, line: Line, column: Column, *, has_values: bool) -> int:
     """
     if column.source in COMPUTED or line.published:
         return 0
-    if not has_values and (line.needs or len(plan.runs(line, column))):
+    if not has_values and (line.needs or plan.runs(line, column)):
         return 0
 
     return len(plan.seeds(line, column))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lightning_cse import runs
@@ -22,53 +21,55 @@ def lines_of(runs_dir: Path) -> pd.DataFrame:
     and ``runs``, the runs themselves.
 
     ``differs`` are the overrides beside the experiment and the seed, or why the run failed or its
-    record cannot be read;
-    ``score`` is the mean of the best dev scores, ``date`` the minute at which the newest run
-    changed last, and ``minutes`` are those of all seeds.
+    record cannot be read; ``score`` is the mean of the best dev scores, ``date`` the minute at
+    which the newest run changed last, and ``minutes`` are those of all seeds.
     """
     table = RunsTable(runs_dir)
-    stale = {found.source.resolve(): table.is_stale(found) for found in table.frame["run"]}
-    groups: dict[tuple[str, str, str], list[runs.Run]] = {}
-    for run in runs.find_runs(runs_dir):
-        status: str = run.status
-        if run.record_path in table.damaged:
-            status = "damaged"
-        # A record of an older version, which has no key, is out of date as well.
-        elif status == "finished" and stale.get(run.record_path.resolve(), True):
-            status = "finished, stale"
+    # A record of an older version, which has no key, is not in the table, and stale.
+    current = {run.source.resolve() for run in table.runs if not table.is_stale(run)}
+    rows = [_row(run, table.damaged, current) for run in runs.find_runs(runs_dir)]
+    frame = pd.DataFrame(rows, columns=[*COLUMNS, "hash", "runs"])
+    lines = frame.groupby(["experiment", "hash", "status"], sort=False, as_index=False).agg(
+        {
+            "differs": "first",
+            "seeds": lambda seeds: " ".join(map(str, sorted(seeds))),
+            "score": "mean",
+            "date": lambda times: (
+                f"{datetime.fromtimestamp(max(times)).astimezone():%Y-%m-%d %H:%M}"
+            ),
+            "minutes": lambda minutes: minutes.sum(min_count=1),
+            "runs": list,
+        }
+    )
+    seeds = lines["seeds"].where(~lines["seeds"].str.contains(" "), "*")
+    lines["folder"] = lines["experiment"] + "/" + lines["hash"] + "-s" + seeds
 
-        groups.setdefault((run.name, run.config_hash, status), []).append(run)
-
-    lines = [_line(*group, members, table.damaged) for group, members in groups.items()]
-
-    return pd.DataFrame(lines, columns=[*COLUMNS, "runs"])
+    return lines[[*COLUMNS, "runs"]]
 
 
-def _line(
-    name: str,
-    config_hash: str,
-    status: str,
-    members: Sequence[runs.Run],
-    damaged: Mapping[Path, str],
-) -> dict[str, Any]:
-    records = [run.read() if status.startswith("finished") else {} for run in members]
-    scores = pd.Series([value_at(record, "best.score") for record in records], dtype=float)
-    seconds = [sum((record.get("seconds") or {}).values()) for record in records]
-    newest = datetime.fromtimestamp(max(map(_changed, members))).astimezone()
-    seeds = " ".join(map(str, sorted(run.seed for run in members)))
+def _row(run: runs.Run, damaged: Mapping[Path, str], current: Collection[Path]) -> dict[str, Any]:
+    status: str = run.status
+    if run.record_path in damaged:
+        status = "damaged"
+    elif status == "finished" and run.record_path.resolve() not in current:
+        status = "finished, stale"
+
+    record = run.read() if status.startswith("finished") else {}
+    files = (run.record_path, run.failed_path, run.curves_path, run.path)
+    seconds = (record.get("seconds") or {}).values()
 
     return {
-        "experiment": name,
-        "differs": _differences(records[0])
-        if records[0]
-        else damaged.get(members[0].record_path) or members[0].reason() or "",
-        "seeds": seeds,
-        "score": scores.mean(),
-        "date": newest.strftime("%Y-%m-%d %H:%M"),
-        "minutes": sum(seconds) / 60 or np.nan,
+        "experiment": run.name,
+        "hash": run.config_hash,
         "status": status,
-        "folder": f"{name}/{config_hash}-s{'*' if ' ' in seeds else seeds}",
-        "runs": members,
+        "differs": _differences(record)
+        if record
+        else damaged.get(run.record_path) or run.reason() or "",
+        "seeds": run.seed,
+        "score": value_at(record, "best.score"),
+        "date": max(file.stat().st_mtime for file in files if file.exists()),
+        "minutes": sum(seconds) / 60 if seconds else None,
+        "runs": run,
     }
 
 
@@ -76,19 +77,12 @@ def _differences(record: Mapping[str, Any]) -> str:
     """Return the overrides of a run beside its experiment and its seed."""
     fixed = ("experiment=", "seed=", "paths.", "hydra", "logger=", "force=")
     overrides = record.get("overrides") or ()
-    return " ".join(one for one in overrides if not one.lstrip("+").startswith(fixed))
-
-
-def _changed(run: runs.Run) -> float:
-    files = (run.record_path, run.failed_path, run.curves_path, run.path)
-    return max(file.stat().st_mtime for file in files if file.exists())
+    return " ".join(text for text in overrides if not text.lstrip("+").startswith(fixed))
 
 
 def matching(lines: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
     """Return the lines that have all words in name, differences, status or folder."""
-    texts = lines[["experiment", "differs", "status", "folder"]].astype(str)
-    for word in words:
-        found = [column.str.contains(word, case=False, regex=False) for _, column in texts.items()]
-        texts = texts[np.any(found, axis=0)]
+    texts = lines[["experiment", "differs", "status", "folder"]].astype(str).agg("\n".join, axis=1)
+    has_all = [all(word.casefold() in text.casefold() for word in words) for text in texts]
 
-    return lines.loc[texts.index]
+    return lines[has_all]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import TypeAlias
+
+import pandas as pd
 
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.machine import in_history
@@ -27,13 +30,13 @@ def kept_folders(experiments: Path) -> list[KeptRuns]:
 
 
 def runs_table(
-    arguments: argparse.Namespace, experiments: Path, kept: Sequence[KeptRuns]
+    arguments: argparse.Namespace, experiments: Path, folders: Sequence[KeptRuns]
 ) -> RunsTable:
     """Return the runs that a command line names (`lightning_cse.arguments.add_runs`).
 
     Raises ConfigError if it asks for kept runs and there are none, as in an installed package.
     """
-    if arguments.kept and not kept:
+    if arguments.kept and not folders:
         raise ConfigError(
             [
                 f"--kept: {experiments} has no kept runs, which are not in the package but in the "
@@ -41,7 +44,7 @@ def runs_table(
             ]
         )
 
-    return RunsTable(arguments.runs_dir, kept if arguments.kept else ())
+    return RunsTable(arguments.runs_dir, folders if arguments.kept else ())
 
 
 def _repository() -> str:
@@ -54,67 +57,49 @@ def _repository() -> str:
     return dict(str(url).split(", ", 1) for url in urls)["Repository"]
 
 
-@dataclass(frozen=True)
-class Repetition:
-    """A run and the kept record of the same settings and seed."""
-
-    run: FinishedRun
-    kept: FinishedRun
-
-    @property
-    def has_equal_weights(self) -> bool:
-        """Whether both have the same trained weights, or neither has any."""
-        return self.run.weights == self.kept.weights
-
-    @property
-    def differences(self) -> dict[str, float]:
-        """The scores that are not exactly those of the kept record: how far apart they are."""
-        ours, theirs = (one.record.get("metrics") or {} for one in (self.run, self.kept))
-        common = [key for key in theirs if isinstance(ours.get(key), int | float)]
-
-        return {key: abs(ours[key] - theirs[key]) for key in common if ours[key] != theirs[key]}
-
-
-def kept_runs(kept: Iterable[KeptRuns]) -> dict[Identity, FinishedRun]:
+def kept_runs(folders: Iterable[KeptRuns]) -> dict[Identity, FinishedRun]:
     """Return the runs that papers keep, each under all its identities."""
     return {
-        identity: run for folder in kept for run in runs_of(folder) for identity in _identities(run)
+        identity: run
+        for folder in folders
+        for run in runs_of(folder)
+        for identity in _identities(run)
     }
 
 
-def repetitions(plan: Plan, kept: Mapping[Identity, FinishedRun]) -> list[Repetition]:
-    """Return the runs of a spec that have a folder and a kept record."""
-    found = [run for run in _runs_of(plan) if run.folder is not None]
-    pairs = [(run, _before(run, kept)) for run in found]
-
-    return [Repetition(run, before) for run, before in pairs if before]
-
-
-def comparison(found: Sequence[Repetition]) -> str:
-    """Return what the repetitions have in common with their kept records, a line for each that
-    differs.
+def repetitions(plan: Plan, kept_by_identity: Mapping[Identity, FinishedRun]) -> str:
+    """Say how the runs of a plan that have a folder differ from those that are kept with the same
+    settings and seed; the text is empty if none is kept.
     """
-    equal = [one for one in found if one.has_equal_weights and not one.differences]
-    lines = [
-        f"{len(found)} of these runs are kept in the repository: {len(equal)} have the same "
-        "weights and scores here"
-    ]
-    for one in found:
-        if one in equal:
-            continue
+    pairs = [(run, _kept_as(run, kept_by_identity)) for run in _runs_of(plan) if run.folder]
+    repeated = [(run, kept_run) for run, kept_run in pairs if kept_run is not None]
+    lines = [line for run, kept_run in repeated if (line := _difference(run, kept_run))]
+    summary = (
+        f"{len(repeated)} of these runs are kept in the repository: {len(repeated) - len(lines)} "
+        "have the same weights and scores here"
+    )
 
-        weights = "the same weights" if one.has_equal_weights else "other weights"
-        scores = "the same scores"
-        if one.differences:
-            count = len(one.differences)
-            worst, distance = max(one.differences.items(), key=lambda item: item[1])
-            scores = (
-                f"{count} other score{'s' * (count != 1)}, at most {distance:.2g} apart ({worst})"
-            )
+    return "\n".join([summary, *lines]) if repeated else ""
 
-        lines.append(f"  {one.run.name}: {weights}, {scores}")
 
-    return "\n".join(lines)
+def _difference(run: FinishedRun, kept_run: FinishedRun) -> str:
+    """Return a line on the differences of two runs; empty if weights and scores are the same."""
+    metrics = pd.DataFrame({"run": run.record["metrics"], "kept": kept_run.record["metrics"]})
+    distances = metrics.astype(float).diff(axis=1)["kept"].abs()
+    distances = distances[distances > 0]
+    if run.weights == kept_run.weights and distances.empty:
+        return ""
+
+    weights = "the same weights" if run.weights == kept_run.weights else "other weights"
+    scores = "the same scores"
+    if len(distances):
+        plural = "s" * (len(distances) != 1)
+        scores = (
+            f"{len(distances)} other score{plural}, at most {distances.max():.2g} apart "
+            f"({distances.idxmax()})"
+        )
+
+    return f"  {run.name}: {weights}, {scores}"
 
 
 def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
@@ -132,53 +117,54 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
         reproduction = replace(reproduction, result=replace(result, text=""))
 
     files = reproduction.write(folder)
-    before = kept_runs(kept_folders(experiments))
+    kept_by_identity = kept_runs(kept_folders(experiments))
     contents: dict[Path, dict[str, Content]] = {}
     for run in _runs_of(plan):
         if run.folder is None:  # it is kept
             continue
 
-        old = _before(run, before)
-        home = old.source.parent if old else folder
+        previous = _kept_as(run, kept_by_identity)
+        home = previous.source.parent if previous else folder
         if home not in contents:
             contents[home] = _contents(KeptRuns(home, strict=True))
-        if old:
-            del contents[home][old.name]
+        if previous:
+            del contents[home][previous.name]
 
         contents[home][run.name] = _content(run, run.folder)
 
-    for home, of_home in contents.items():
-        files += write_runs(home, of_home)
+    for home, by_name in contents.items():
+        files += write_runs(home, by_name)
 
     return files
 
 
-def _contents(kept: KeptRuns) -> dict[str, Content]:
+def _contents(folder: KeptRuns) -> dict[str, Content]:
     """Return what a folder keeps."""
     contents = {}
-    for name, record in kept.records.items():
-        predictions = kept.predictions.get(name, {})
+    for name, record in folder.records.items():
+        predictions = folder.predictions.get(name, {})
         if predictions:
-            check_digest(predictions, record, f"{kept.folder}: {name}")
+            check_digest(predictions, record, f"{folder.folder}: {name}")
 
-        contents[name] = Content(record, kept.curves.get(name, {}), predictions)
+        contents[name] = Content(record, folder.curves.get(name, {}), predictions)
 
     return contents
 
 
 def _runs_of(plan: Plan) -> list[FinishedRun]:
     """Return the finished runs of a spec, each with the training that it evaluates."""
-    found = []
-    for line in plan.lines:
-        for run in plan.finished(line):
-            found += [run, plan.table.training(run)]
+    runs = [run for line in plan.lines for run in plan.finished(line)]
+    with_trainings = [(run, plan.table.training(run)) for run in runs]
 
-    return list(dict.fromkeys(filter(None, found)))
+    return list(dict.fromkeys(filter(None, itertools.chain.from_iterable(with_trainings))))
 
 
-def _before(run: FinishedRun, kept: Mapping[Identity, FinishedRun]) -> FinishedRun | None:
-    """Return the kept record of a run, None without one."""
-    return next((kept[one] for one in _identities(run) if one in kept), None)
+def _kept_as(
+    run: FinishedRun, kept_by_identity: Mapping[Identity, FinishedRun]
+) -> FinishedRun | None:
+    """Return the kept run of the same settings and seed, None without one."""
+    identities = (identity for identity in _identities(run) if identity in kept_by_identity)
+    return next((kept_by_identity[identity] for identity in identities), None)
 
 
 def _identities(run: FinishedRun) -> list[Identity]:

@@ -149,7 +149,7 @@ def _curves_file(curves: Mapping[str, Curves]) -> bytes:
     ]
     frame = pd.DataFrame(rows, columns=["run", "key", "step", "value"])
     types = {"run": pa.string(), "key": pa.string(), "step": pa.int32(), "value": pa.float64()}
-    table = pa.table({name: pa.array(frame[name], kind) for name, kind in types.items()})
+    table = pa.table({name: pa.array(frame[name], dtype) for name, dtype in types.items()})
 
     return _parquet(
         table, use_dictionary=["run", "key", "step"], column_encoding={"value": "BYTE_STREAM_SPLIT"}
@@ -224,5 +224,5 @@ def _read(path: Path, convert: Callable[[pa.Table], _Runs]) -> _Runs:
             )
         )
     except Exception as error:  # pyarrow raises many classes for damaged files
-        why = " ".join(str(error).split())[:200]
-        raise DataError(f"{path} is damaged ({why}): restore it") from error
+        fault = " ".join(str(error).split())[:200]
+        raise DataError(f"{path} is damaged ({fault}): restore it") from error

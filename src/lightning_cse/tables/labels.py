@@ -21,10 +21,10 @@ def by_setting(runs: Iterable[FinishedRun]) -> dict[str, list[FinishedRun]]:
     for run in runs:
         name, seed = run.record["name"], run.record["seed"]
         group = groups.setdefault((name, run.record["config_hash"]), {})
-        other = group.setdefault(seed, run)
-        if other is not run:
+        first = group.setdefault(seed, run)
+        if first is not run:
             raise DataError(
-                f"{other} and {run} are both seed {seed} of {name}: give only one of them"
+                f"{first} and {run} are both seed {seed} of {name}: give only one of them"
             )
 
     by_seed = [[group[seed] for seed in sorted(group)] for group in groups.values()]

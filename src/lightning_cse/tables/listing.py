@@ -31,21 +31,21 @@ def overview(plans: Sequence[Plan]) -> str:
     table = pd.DataFrame.from_dict(rows, orient="index").to_string(
         sparsify=False, na_rep="", float_format="{:,.0f}".format
     )
-    now = status(plans)
-    states = [f"{len(now[state])} {state}" for state in STATES if now[state]]
-    total = sum(len(now[state]) for state in STATES)
+    jobs = status(plans)
+    states = [f"{len(jobs[state])} {state}" for state in STATES if jobs[state]]
+    total = sum(len(jobs[state]) for state in STATES)
     lines = [table, "", f"{total} runs: {', '.join(states) or 'none'}"]
-    lines += [f"{why} ({len(now[why])} runs)" for why in now if why not in STATES]
+    lines += [f"{text} ({len(jobs[text])} runs)" for text in jobs if text not in STATES]
     for state in ("running", "failed"):
-        for job in now[state]:
-            why = plans[0].table.failure(*job)[:400]
-            what = f"{state}: {' '.join(job.point.overrides)} seed={job.seed}"
-            lines.append(f"{what}: {why}" if why else what)
+        for job in jobs[state]:
+            command = f"{state}: {' '.join(job.point.overrides)} seed={job.seed}"
+            reason = plans[0].table.failure(*job)[:400]
+            lines.append(f"{command}: {reason}" if reason else command)
 
-    if now["failed"]:
+    if jobs["failed"]:
         lines.append("--retry-failed reruns what failed")
 
-    return "\n".join(lines + (_commands(plans[0], missing(now)) if len(plans) == 1 else []))
+    return "\n".join(lines + (_commands(plans[0], missing(jobs)) if len(plans) == 1 else []))
 
 
 def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float:
@@ -53,10 +53,8 @@ def minutes_to_expect(plan: Plan, states: Mapping[str, Sequence[Job]]) -> float:
     finished ones; NaN if nothing is missing, or nothing finished.
     """
     todo = len(missing(states))
-    found = [plan.table.find(*job) for job in states["finished"]]
-    spent = [
-        sum(run.record["seconds"].values()) for run in found if run and "seconds" in run.record
-    ]
+    runs = [plan.table.find(*job) for job in states["finished"]]
+    spent = [sum(run.record["seconds"].values()) for run in runs if run and "seconds" in run.record]
 
     return todo * sum(spent) / len(spent) / 60 if todo and spent else math.nan
 

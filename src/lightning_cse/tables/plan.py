@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-import pandas as pd
-
 from lightning_cse.tables.nested import value_at
 from lightning_cse.tables.points import Point, key_of, limited, points_of
 from lightning_cse.tables.records import FinishedRun, RunsTable, State
@@ -53,8 +51,8 @@ class Plan:
             parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
 
         if request.settings or request.only:
-            rest = repr((request.settings, request.only))
-            parts.append(hashlib.sha256(rest.encode()).hexdigest()[:6])
+            choices = repr((request.settings, request.only))
+            parts.append(hashlib.sha256(choices.encode()).hexdigest()[:6])
 
         return ".".join(part for part in parts if part)
 
@@ -85,10 +83,10 @@ class Plan:
         if label is None:
             return None
 
-        other = self.spec.line(label, self.request, like=line)
-        point = points_of(self.spec, self.request, other, column)[0]
+        first = self.spec.line(label, self.request, like=line)
+        point = points_of(self.spec, self.request, first, column)[0]
 
-        return Job(point.of or point, other.seeds[0])
+        return Job(point.of or point, first.seeds[0])
 
     def chosen(self, line: Line, column: Column) -> tuple[Point, ...]:
         """Return the points that fill a cell: of a grid, that with the best dev score of the first
@@ -100,8 +98,8 @@ class Plan:
         if not line.row.grid or not points:
             return points
 
-        found = [self.table.find(point, line.seeds[0]) for point in points]
-        scores = [value_at(run.record, "best.score") for run in found if run is not None]
+        runs = [self.table.find(point, line.seeds[0]) for point in points]
+        scores = [value_at(run.record, "best.score") for run in runs if run is not None]
 
         return (points[scores.index(max(scores))],) if len(scores) == len(points) else ()
 
@@ -140,25 +138,19 @@ class Plan:
 
     # What is finished
 
-    def runs(self, line: Line, column: Column) -> pd.DataFrame:
-        """Return the finished runs of a cell, with the seed as index; for a baseline, the first run
-        that has it.
-        """
+    def runs(self, line: Line, column: Column) -> list[FinishedRun]:
+        """Return the finished runs of a cell by seed; for a baseline, the first that has it."""
         points = self.chosen(line, column)
-        if not points:
-            return self.table.frame.iloc[:0]
-
-        rows = self.table.finished(points[0], line.seeds)
+        runs = self.table.finished(points[0], line.seeds) if points else []
         if line.row.baseline:
-            having = [line.row.baseline in run.record.get("baselines", ()) for run in rows["run"]]
-            rows = rows.loc[having].iloc[:1]  # an empty list would choose columns
+            runs = [run for run in runs if line.row.baseline in run.record.get("baselines", ())][:1]
 
-        return rows
+        return runs
 
     def finished(self, line: Line) -> list[FinishedRun]:
         """Return all finished runs of a line, in the order of its columns and seeds."""
-        found = [run for column in self.spec.columns for run in self.runs(line, column)["run"]]
-        return list(dict.fromkeys(found))
+        runs = (run for column in self.spec.columns for run in self.runs(line, column))
+        return list(dict.fromkeys(runs))
 
 
 def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
@@ -167,31 +159,31 @@ def status(plans: Iterable[Plan]) -> dict[str, list[Job]]:
     A training that is kept as a record only is missing if an evaluation of it is: its weights are
     gone.
     """
-    found: dict[str, list[Job]] = {state: [] for state in STATES}
-    seen: set[tuple[str, int]] = set()
-    again: dict[tuple[str, int], Job] = {}
+    jobs: dict[str, list[Job]] = {state: [] for state in STATES}
+    listed: set[tuple[str, int]] = set()
+    without_weights: dict[tuple[str, int], Job] = {}
     lines = [(plan, line) for plan in plans for line in plan.lines]
     # Withheld lines come last: a run that another line needs as well is run.
     for plan, line in sorted(lines, key=lambda pair: withheld(pair[1])):
         for job in plan.jobs(line):
-            if job.key in seen:
+            if job.key in listed:
                 continue
 
-            seen.add(job.key)
+            listed.add(job.key)
             state: str = plan.table.state(*job)
             if withheld(line) and state not in ("finished", "running"):
                 state = f"not run: {line.needs}"
 
-            found.setdefault(state, []).append(job)
+            jobs.setdefault(state, []).append(job)
             if state in TO_RUN and job.point.of is not None:
                 training = Job(job.point.of, job.seed)
                 run = plan.table.find(*training)
                 if run is not None and run.folder is None:
-                    again[training.key] = training
+                    without_weights[training.key] = training
 
-    finished = [job for job in found["finished"] if job.key not in again]
+    finished = [job for job in jobs["finished"] if job.key not in without_weights]
 
-    return found | {"finished": finished, "missing": [*again.values(), *found["missing"]]}
+    return jobs | {"finished": finished, "missing": [*without_weights.values(), *jobs["missing"]]}
 
 
 def trained(job: Job, table: RunsTable) -> Path | None:

@@ -63,9 +63,9 @@ def points_of(spec: Spec, request: Request, line: Line, column: Column) -> tuple
 
     profile = spec.profile(request)
 
-    def point(command: Command, head: Names, own: Names) -> Point:
+    def point(command: Command, head: Names, of_row: Names) -> Point:
         general = _suiting(command, profile.overrides)
-        return Point(command, (*head, *general, *own, *_suiting(command, request.settings)))
+        return Point(command, (*head, *general, *of_row, *_suiting(command, request.settings)))
 
     added = profile.rows.get(row.label, ()) + column.overrides
     corpora = _corpora_of(request.profile)
@@ -80,7 +80,9 @@ def points_of(spec: Spec, request: Request, line: Line, column: Column) -> tuple
 
     small = (profile_override(request.profile),) if request.profile else ()
     head = (f"+experiment={row.experiment}", *small, f"encoder={line.encoder}")
-    trained = tuple(point("train", head, (*row.overrides, *one, *added)) for one in _grid(row))
+    trained = tuple(
+        point("train", head, (*row.overrides, *values, *added)) for values in _grid(row)
+    )
     if not row.suite:
         return trained
 
@@ -91,7 +93,7 @@ def points_of(spec: Spec, request: Request, line: Line, column: Column) -> tuple
 
 def _grid(row: Row) -> Iterator[Names]:
     """Yield the overrides of every combination of a row's grid."""
-    lists = [[f"{key}={json.dumps(one)}" for one in values] for key, values in row.grid.items()]
+    lists = [[f"{key}={json.dumps(value)}" for value in values] for key, values in row.grid.items()]
     yield from itertools.product(*lists)
 
 
@@ -103,16 +105,16 @@ def _corpora_of(profile: str | None) -> Names:
     if profile is None:
         return ()
 
-    own = compose("train", profile_override(profile))
+    config = compose("train", profile_override(profile))
     default = compose("train")
-    corpora = str(own.hydra.runtime.choices.corpora)
+    corpora = str(config.hydra.runtime.choices.corpora)
     overrides = []
-    if Path(own.paths.data_dir) == SAMPLE_DIR:
+    if Path(config.paths.data_dir) == SAMPLE_DIR:
         overrides = ["corpora=sample", "paths=sample"]
     elif corpora != default.hydra.runtime.choices.corpora:
         overrides = [f"corpora={corpora}"]
 
-    for key, value in own.limits.items():
+    for key, value in config.limits.items():
         if value != default.limits[key]:
             overrides.append(f"limits.{key}={json.dumps(value)}")
 
@@ -123,7 +125,7 @@ def _suiting(command: Command, settings: Names) -> Names:
     """Return the settings for a command: all but those whose key only another command has."""
     foreign = frozenset().union(*map(_names, _SETTLED)) - _names(command)
 
-    return tuple(one for one in settings if _root(one) not in foreign)
+    return tuple(setting for setting in settings if _root(setting) not in foreign)
 
 
 def _root(setting: str) -> str:
@@ -179,8 +181,8 @@ def explained(command: Command, overrides: Names) -> Iterator[None]:
     try:
         yield
     except (*CompositionError, ConfigError) as error:
-        known = user_error(error) or explain(error, overrides, command)
-        faults = known.faults if isinstance(known, ConfigError) else [str(known)]
+        explanation = user_error(error) or explain(error, overrides, command)
+        faults = explanation.faults if isinstance(explanation, ConfigError) else [str(explanation)]
         raise ConfigError(
             [f"{command} {' '.join(overrides)}: {fault}" for fault in faults]
         ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -27,38 +27,18 @@ EXAMPLE = ("row", "type", "label", "subset", "gold")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class Answers(NamedTuple):
-    """The predictions of a task among the packed ones of a run."""
-
-    source: str
-    task: str
-    packed: Arrays
-
-    def read(self) -> pd.DataFrame:
-        """Return the packed columns of the task, one row per example."""
-        start = f"{self.task}/"
-        named = self.packed.items()
-        return pd.DataFrame(
-            {key.removeprefix(start): one for key, one in named if key.startswith(start)}
-        )
-
-    def __str__(self) -> str:
-        return f"{self.source} ({self.task})"
-
-
-def answers(run: FinishedRun, baseline: str | None = None) -> dict[str, Answers]:
-    """Return the predictions of a run by task, or those of its ``baseline``, whose names begin with
-    that of the baseline and a hyphen.
+def read_task(run: FinishedRun, task: str, baseline: str = "") -> pd.DataFrame | None:
+    """Return the predictions of a run for a task, or those of its ``baseline``, a row for each
+    example; None if they are not kept.
     """
-    names = dict.fromkeys(key.partition("/")[0] for key in run.packed)
-    if baseline:
-        stem = f"{baseline}-"
-        tasks = {name.removeprefix(stem): name for name in names if name.startswith(stem)}
-    else:
-        stems = tuple(f"{name}-" for name in run.record.get("baselines", ()))
-        tasks = {name: name for name in names if not name.startswith(stems)}
+    start = f"{baseline}-{task}/" if baseline else f"{task}/"
+    columns = {
+        name.removeprefix(start): values
+        for name, values in run.packed.items()
+        if name.startswith(start)
+    }
 
-    return {task: Answers(str(run), name, run.packed) for task, name in tasks.items()}
+    return pd.DataFrame(columns) if columns else None
 
 
 def files(folder: Path) -> list[Path]:
@@ -85,20 +65,16 @@ def pack_frame(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
     """Return the columns that tests need: those that identify an example, what was answered, and
     the dense rank of the score.
     """
-    kept = {}
-    for name in frame:
-        is_answer = name == "prediction" or name.startswith("correct")
-        if name in EXAMPLE or is_answer:
-            values = frame[name]
-            # Where nothing was predicted for some examples, `correct` says what is right.
-            if values.isna().any():
-                continue
+    columns = {}
+    for name, values in frame.items():
+        is_answer = name == "prediction" or str(name).startswith("correct")
+        if name == "score":
+            columns["score"] = _compact(values.rank(method="dense").astype(int) - 1)
+        # Where nothing was predicted for some examples, `correct` says what is right.
+        elif (name in EXAMPLE or is_answer) and values.notna().all():
+            columns[str(name)] = _compact(values)
 
-            kept[name] = _compact(values)
-        elif name == "score":
-            kept[name] = _compact(frame[name].rank(method="dense").astype(int) - 1)
-
-    return kept
+    return columns
 
 
 def _compact(values: pd.Series) -> NDArray[Any]:
@@ -122,10 +98,10 @@ def check_digest(arrays: Arrays, record: Mapping[str, Any], source: str) -> None
 
 def digest(arrays: Arrays) -> str:
     """Return the SHA-256 of the contents of arrays, which does not depend on their compression."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name in sorted(arrays):
         values = arrays[name]
-        found.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
-        found.update(np.ascontiguousarray(values).tobytes())
+        sha256.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        sha256.update(np.ascontiguousarray(values).tobytes())
 
-    return found.hexdigest()
+    return sha256.hexdigest()

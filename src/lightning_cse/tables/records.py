@@ -4,12 +4,11 @@ import fnmatch
 import functools
 import logging
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pandas as pd
 from numpy.typing import NDArray
 
 from lightning_cse import runs
@@ -104,10 +103,10 @@ def read_run(path: Path) -> FinishedRun:
     return FinishedRun(runs.read_record(path), path.parent, path)
 
 
-def runs_of(kept: KeptRuns) -> list[FinishedRun]:
+def runs_of(folder: KeptRuns) -> list[FinishedRun]:
     """Return the runs that a folder keeps."""
-    path = kept.folder / RECORDS
-    return [FinishedRun(record, None, path, kept) for record in kept.records.values()]
+    path = folder.folder / RECORDS
+    return [FinishedRun(record, None, path, folder) for record in folder.records.values()]
 
 
 def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
@@ -144,23 +143,12 @@ def _runs_below(path: Path) -> Iterator[FinishedRun]:
         elif path.name == RECORDS:
             yield from runs_of(KeptRuns(path.parent))
         elif (path.parent / RECORDS).is_file() and not path.exists():
-            kept = runs_of(KeptRuns(path.parent))
-            yield from (run for run in kept if fnmatch.fnmatchcase(run.name, path.name))
+            named = runs_of(KeptRuns(path.parent))
+            yield from (run for run in named if fnmatch.fnmatchcase(run.name, path.name))
         elif path.suffix == ".json":
             content = runs.read_object(path, advice="restore it, or move it away")
             if isinstance(content.get("folder"), str):  # of a point of a sweep
                 yield from _runs_below(Path(content["folder"]))
-
-
-def frame_of(found: Iterable[FinishedRun]) -> pd.DataFrame:
-    """Return a row for each run: its record, with dotted columns such as ``best.score``, and the
-    run as ``run``.
-    """
-    found = list(found)
-    frame = pd.json_normalize([dict(run.record) for run in found])
-    frame["run"] = pd.Series(found, dtype=object)
-
-    return frame.copy() if found else frame.reindex(columns=["key", "seed", "run"])
 
 
 def _age(path: Path) -> tuple[int, Path]:
@@ -189,29 +177,26 @@ class RunsTable:
     are left out, and so are damaged ones, with a warning; ``damaged`` has their faults.
     """
 
-    def __init__(self, runs_dir: Path, kept: Iterable[KeptRuns] = ()) -> None:
+    def __init__(self, runs_dir: Path, kept_folders: Iterable[KeptRuns] = ()) -> None:
         self.runs_dir = Path(runs_dir)
         self.damaged: dict[Path, str] = {}
-        self._kept = [run for folder in kept for run in runs_of(folder) if run.record.get("key")]
+        self._kept = [
+            run for folder in kept_folders for run in runs_of(folder) if run.record.get("key")
+        ]
         self.refresh()
 
     def refresh(self) -> None:
         """Read the folder again.
 
-        ``frame`` has the finished runs (see `frame_of`): kept ones first, then those with a folder,
-        the oldest first.
+        ``runs`` has the finished runs: kept ones first, then those with a folder, the oldest first.
         """
-        own = list(runs.find_runs(self.runs_dir))
-        finished = [run.record_path for run in own if run.record_path.is_file()]
-        by_age = map(self._read, sorted(finished, key=_age))
-        found = [run for run in by_age if run is not None and run.record.get("key")]
-        found = [*self._kept, *found]
-        self.frame = frame_of(found)
-        self._newest = {
-            (run.record["key"], run.record["seed"]): number for number, run in enumerate(found)
-        }
+        folders = list(runs.find_runs(self.runs_dir))
+        records = [run.record_path for run in folders if run.record_path.is_file()]
+        by_age = filter(None, map(self._read, sorted(records, key=_age)))
+        self.runs = [*self._kept, *(run for run in by_age if run.record.get("key"))]
+        self._newest = {(run.record["key"], run.record["seed"]): run for run in self.runs}
         self._unfinished = {
-            (run.key, run.seed): run for run in own if not run.record_path.is_file()
+            (run.key, run.seed): run for run in folders if not run.record_path.is_file()
         }
 
     def _read(self, path: Path) -> FinishedRun | None:
@@ -231,15 +216,10 @@ class RunsTable:
         A training must have the precision that the point asks for; ``auto`` asks for any. An
         evaluation must be of the weights of the newest run of its training.
         """
-        number = self._number(point, seed)
-        return None if number is None else self.frame["run"].iat[number]
-
-    def _number(self, point: Point, seed: int) -> int | None:
-        """Return the number of the row of ``frame`` that `find` finds."""
         for key in keys_of(point):
-            number = self._newest.get((key, seed))
-            if number is not None and self._answers(self.frame["run"].iat[number], point, seed):
-                return number
+            run = self._newest.get((key, seed))
+            if run is not None and self._answers(run, point, seed):
+                return run
 
         return None
 
@@ -247,8 +227,8 @@ class RunsTable:
         """Whether a run with one of the keys of a point is what the point asks for."""
         has_own_key: bool = run.record["key"] == key_of(point)
         if point.command == "train":
-            asked = asked_precision(composed(point))
-            return has_own_key or asked in ("auto", run.record.get("precision"))
+            precision = asked_precision(composed(point))
+            return has_own_key or precision in ("auto", run.record.get("precision"))
 
         training = None if point.of is None else self.find(point.of, seed)
         if training is None or run.evaluates is None:
@@ -256,14 +236,9 @@ class RunsTable:
 
         return run.is_of(training)
 
-    def finished(self, point: Point, seeds: Sequence[int]) -> pd.DataFrame:
-        """Return the rows of the runs that `find` finds, in the order of the seeds, with the seed
-        as index.
-        """
-        numbers = [self._number(point, seed) for seed in sorted(seeds)]
-        known = [number for number in numbers if number is not None]
-
-        return self.frame.iloc[known].set_index("seed", drop=False)
+    def finished(self, point: Point, seeds: Iterable[int]) -> list[FinishedRun]:
+        """Return the runs that `find` finds, in the order of the seeds."""
+        return [run for seed in sorted(seeds) if (run := self.find(point, seed)) is not None]
 
     def training(self, run: FinishedRun) -> FinishedRun | None:
         """Return the run whose model an evaluation uses, None if it is missing; for any other run,
@@ -272,9 +247,9 @@ class RunsTable:
         if run.evaluates is None:
             return run
 
-        found = [one for one in self.frame["run"] if run.is_of(one)]
+        trainings = (training for training in reversed(self.runs) if run.is_of(training))
 
-        return found[-1] if found else None
+        return next(trainings, None)
 
     def is_stale(self, run: FinishedRun) -> bool:
         """Return whether a run was made with another version of its method than today's.

@@ -178,11 +178,14 @@ def _seeds_of(table: Table, number: int) -> str:
     """Return the number of seeds of a line, as ``1/3`` if some are missing."""
     cells = table.cells.loc[number]
     cells = cells[cells["asked"] > 0]
-    count, asked = (cells["n"].min(), cells["asked"].max()) if len(cells) else (0, 0)
+    if cells.empty:
+        return ""
+
+    count, total = cells["n"].min(), cells["asked"].max()
     if table.lines[number].row.baseline and count:
         return "-"  # it needs no seed
 
-    return f"{count}/{asked}" if count != asked else str(asked or "")
+    return f"{count}/{total}" if count != total else f"{total}"
 
 
 def _cell_text(cell: pd.Series, column: Column) -> str:

@@ -41,12 +41,12 @@ def run_missing(
 
     while True:
         table.refresh()
-        now = status(plans)
-        done = tried if retry_failed else tried.union(now["failed"])
-        waiting = [job for job in missing(now) if job not in done]
+        jobs_by_state = status(plans)
+        excluded = tried if retry_failed else tried.union(jobs_by_state["failed"])
+        waiting = [job for job in missing(jobs_by_state) if job not in excluded]
         ready = [job for job in waiting if not job.point.of or trained(job, table)]
         if not ready:
-            return code or (BUSY if now["running"] else 0)
+            return code or (BUSY if jobs_by_state["running"] else 0)
 
         # In this order: "train", "generate", "evaluate".
         command = max(job.point.command for job in ready)
@@ -105,7 +105,7 @@ class Reproduction:
             write_atomic(folder / f"{stem}.{ending}", text)
 
         files = [folder / f"{stem}.{ending}" for ending in texts]
-        figures = {f"{stem}.{name}.png": one for name, one in self.result.figures.items()}
+        figures = {f"{stem}.{name}.png": figure for name, figure in self.result.figures.items()}
 
         return files + save_figures(figures, folder)
 

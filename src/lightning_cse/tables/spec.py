@@ -34,11 +34,11 @@ def _values(adapter: TypeAdapter[Any]) -> BeforeValidator:
 
 def _one_of(keys: Sequence[str], node: Mapping[str, Any]) -> str:
     """Return the one of these keys that a node has."""
-    found = [key for key in keys if key in node]
-    if len(found) != 1:
+    present = [key for key in keys if key in node]
+    if len(present) != 1:
         raise ValueError(f"must have one of {', '.join(keys)}")
 
-    return found[0]
+    return present[0]
 
 
 Names = tuple[str, ...]
@@ -242,21 +242,17 @@ class Spec:
         the row becomes one line. A row that evaluates one fixed model keeps it; with another
         encoder, it has only the paper's numbers.
         """
-        given = self.replacement(request)
+        rows = [row for row in self.rows if not request.only or row.label in request.only]
+        replacement = self.replacement(request)
 
-        lines: list[Line] = []
-        for row in self.rows:
-            if not request.only or row.label in request.only:
-                lines += self._lines_of(row, request, given)
-
-        return lines
+        return [line for row in rows for line in self._lines_of(row, request, replacement)]
 
     def line(self, label: str, request: Request, *, like: Line) -> Line:
         """Return the line of a row that has the same paper encoder as ``like``, or else the row's
         first line.
         """
-        found = self.lines(dataclasses.replace(request, only=(label,)))
-        return next((line for line in found if line.paper_encoder == like.paper_encoder), found[0])
+        lines = self.lines(dataclasses.replace(request, only=(label,)))
+        return next((line for line in lines if line.paper_encoder == like.paper_encoder), lines[0])
 
     def matched(self, label: str) -> str | None:
         """Return the row that sets the number of steps of a row; None if the row is not matched."""
@@ -275,30 +271,30 @@ class Spec:
 
         return [None] if alone else self.encoders
 
-    def _lines_of(self, row: Row, request: Request, given: str | None) -> Iterator[Line]:
+    def _lines_of(self, row: Row, request: Request, replacement: str | None) -> Iterator[Line]:
         # A baseline is measured by the runs of another row.
-        run = next(other for other in self.rows if other.label == row.of) if row.baseline else row
+        run = {run.label: run for run in self.rows}[row.of or row.label]
         quick = (0,) if request.profile == "tiny" else None
         of_profile = self.profile(request).seeds or quick
         seeds = request.seeds or of_profile or run.seeds or self.seeds
-        papers = self.encoders_of(row)
-        if given is not None and papers[0] is not None:
-            papers = [given if given in papers else papers[0]]
+        encoders = self.encoders_of(row)
+        if replacement is not None and encoders[0] is not None:
+            encoders = [replacement if replacement in encoders else encoders[0]]
 
-        for paper in papers:
-            encoder = paper and (given or paper)
-            why = " ".join(row.published.split())
+        for paper_encoder in encoders:
+            encoder = paper_encoder and (replacement or paper_encoder)
+            reason = " ".join(row.published.split())
             model = row.evaluate.model if row.evaluate else "{encoder}"
-            if encoder != paper and "{encoder}" not in model:
-                why = f"{model} is a model of its own, so it has no other encoder"
+            if encoder != paper_encoder and "{encoder}" not in model:
+                reason = f"{model} is a model of its own, so it has no other encoder"
 
             yield Line(
                 row=row,
-                encoder=paper if why else encoder,
-                paper_encoder=paper,
+                encoder=paper_encoder if reason else encoder,
+                paper_encoder=paper_encoder,
                 seeds=(0,) if row.evaluate else seeds,  # an evaluation draws nothing at random
                 needs=row.needs or run.needs,
-                published=why,
+                published=reason,
             )
 
 
@@ -311,6 +307,6 @@ def profile_override(profile: str) -> str:
 def profile_encoder(profile: str) -> str | None:
     """Return the encoder that a profile sets; None if it keeps the experiment's encoder."""
     configs = compose("train", profile_override(profile)), compose("train")
-    own, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
+    encoder, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
 
-    return own if own != default else None
+    return encoder if encoder != default else None

@@ -141,10 +141,10 @@ def _pairs(plan: Plan) -> Iterator[Pair]:
         for label in dict.fromkeys(references):
             # With the same encoder; a line without one is compared with a row of one line.
             opposite = [
-                other_number
-                for other_number, other in enumerate(plan.lines)
-                if other.label == label
-                and (not line.encoder or other.encoder in (line.encoder, None))
+                opposite_number
+                for opposite_number, candidate in enumerate(plan.lines)
+                if candidate.label == label
+                and (not line.encoder or candidate.encoder in (line.encoder, None))
             ]
             if len(opposite) == 1:
                 for column in plan.spec.columns:

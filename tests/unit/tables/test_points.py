@@ -223,7 +223,7 @@ def test_a_precision_may_have_been_chosen_automatically(runs, made, asked, same)
     index = runs.index
     found = index.find(asked, 0), index.find(evaluate(suite, asked), 0)
     assert [one and one.folder for one in found] == ([run.path, folder] if same else [None, None])
-    assert index.finished(asked, [0, 1])["key"].tolist() == [key_of(made)] * same
+    assert [run.record["key"] for run in index.finished(asked, [0, 1])] == [key_of(made)] * same
 
 
 def test_the_precision_of_a_point_comes_before_one_chosen_automatically(runs):
