@@ -128,8 +128,7 @@ def smallest(table_effects: pd.DataFrame, columns: Sequence[Column]) -> Iterator
     """Yield a sentence on the smallest effect that the seeds of a table can show, by column.
 
     The standard deviation of the paired differences is pooled over all pairs of rows of the column
-    that have several seeds, as many as most of them have; the quartiles of the deviations of the
-    pairs give a range, since some rows are steadier than others.
+    that have several seeds, as many as most of them have.
     """
     is_cell = table_effects["reference"] == ""
     once = table_effects[is_cell & (table_effects["seeds"] == 1)]
@@ -141,7 +140,6 @@ def smallest(table_effects: pd.DataFrame, columns: Sequence[Column]) -> Iterator
 
     texts = []
     counts = set()
-    ranged = ""
     for column in columns:
         of_column = pairs[pairs["column"] == column.title]
         if of_column.empty:  # such as numbers of steps
@@ -150,26 +148,20 @@ def smallest(table_effects: pd.DataFrame, columns: Sequence[Column]) -> Iterator
         count = int(of_column["seeds"].mode().iloc[0])
         deviations = of_column.loc[of_column["seeds"] == count, "sd"]
         pooled = float((deviations**2).mean() ** 0.5)
-        sizes = [pooled, *deviations.quantile([0.25, 0.75])]
-        least, low, high = (detectable_difference(size, count, power=POWER) for size in sizes)
+        least = detectable_difference(pooled, count, power=POWER)
+        is_impossible = column.scale == _PERCENT and least > _PERCENT
+        texts.append(
+            f"{column.title} {'none' if is_impossible else f'{least:.{column.decimals}f}'}"
+        )
         counts.add(count)
-        texts.append(f"{column.title} {_size(column, least)}")
-        if len(deviations) > 1:
-            texts[-1] += f" ({_size(column, low)} to {_size(column, high)})"
-            ranged = "; in parentheses, with the quartiles of the pairs' deviations"
 
     if texts:
         seeds = " or ".join(map(str, sorted(counts)))
         yield (
             f"Smallest difference between two rows that {seeds} seeds find with a power of "
-            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of rows"
-            f"{ranged}): {'; '.join(texts)}."
+            f"{100 * POWER:.0f} % (paired t test, level 5 %, deviation pooled over all pairs of "
+            f"rows): {'; '.join(texts)}."
         )
-
-
-def _size(column: Column, least: float) -> str:
-    is_percentage = column.scale == _PERCENT
-    return "none" if is_percentage and least > _PERCENT else f"{least:.{column.decimals}f}"
 
 
 # Tests and intervals over seeds and examples

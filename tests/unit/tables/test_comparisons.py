@@ -6,18 +6,16 @@ import random
 from math import comb
 
 import numpy as np
+import pandas as pd
 import pytest
 from fake_plan import leave_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_cse.errors import DataError
-from lightning_cse.runs import write_predictions
-from lightning_cse.tables import predictions
-from lightning_cse.tables.comparisons import compare, measure_of, read_values
+from lightning_cse.tables.comparisons import compare, measure_of
 from lightning_cse.tables.frame import values_of_runs
 from lightning_cse.tables.labels import by_setting, labels_of
-from lightning_cse.tables.predictions import Answers, pack
 from lightning_cse.tables.records import read_run
 from lightning_cse.tables.statistics import holm, majority_vote, two_way_interval
 
@@ -122,52 +120,30 @@ def test_a_model_that_is_not_trained_is_the_same_for_all_seeds(make_run):
     assert (row.low, row.high) == pytest.approx(two_way_interval(by_seed, error)[1:])
 
 
-def test_holm_is_over_all_pairs_and_metrics(make_run):
-    rates = {"a": 0.9, "b": 0.6, "c": 0.5}
-    runs = [
-        make_run(name, 0, {task: answers(f"{name}{task}", rate) for task in ("eis", "rte")})
-        for name, rate in rates.items()
-    ]
-    metrics = [f"test/{task}/accuracy" for task in ("eis", "rte")]
-    pairs = [(a, b, metric) for metric in metrics for a, b in ((0, 1), (0, 2), (1, 2))]
-    found = compare(values_of_runs(by_setting(runs)), pairs, {one: {one: 1.0} for one in metrics})
-    assert (found["row"] + found["reference"]).tolist() == ["ab", "ac", "bc"] * 2
-    assert found["p_holm"].tolist() == pytest.approx(holm(found["p"]).tolist())
-
-
-def answers_of(folder, task, columns):
-    write_predictions(folder / "predictions", task, columns)
-    return Answers(folder, task, pack(folder))
-
-
-def test_types_and_variants_of_an_accuracy(tmp_path):
-    columns = {
-        "row": [0, 1],
-        "type": ["neutral", "implied"],
-        "correct": [True, False],
-        "correct_det": [False, True],
-    }
-    found = answers_of(tmp_path, "rte", columns)
+def test_types_and_variants_of_an_accuracy():
+    predictions = pd.DataFrame(
+        {
+            "row": [0, 1],
+            "type": ["neutral", "implied"],
+            "correct": [True, False],
+            "correct_det": [False, True],
+        }
+    )
     cases = {
         "accuracy": [True, False],
         "accuracy_neutral": [True],
         "accuracy_det": [False, True],
         "accuracy_x": [True, False],
     }
-    assert {metric: read_values(found, metric)["value"].tolist() for metric in cases} == cases
-
-
-def test_a_task_with_a_hyphen_is_no_baseline(make_run):
-    run = make_run("a", 0, {"my-task": [True], "rte": [True], "length-rte": [False]})
-    run.record["baselines"] = {"length": {}}
-    assert {*predictions.answers(run)} == {"my-task", "rte"}
-    assert {*predictions.answers(run, "length")} == {"rte"}
+    assert {
+        metric: values_of(predictions, metric, "a run")["value"].tolist() for metric in cases
+    } == cases
 
 
 def test_runs_of_other_examples_are_refused(make_run):
     a = make_run("a", 0, {"eis": [True] * 3})
     b = make_run("b", 0, {"eis": [True] * 4})
-    with pytest.raises(DataError, match=r"a/01-s0/.* and .*b/01-s0/.* different examples of eis"):
+    with pytest.raises(DataError, match=r"a/01-s0/.* and .*b/01-s0/.* different examples"):
         compared(a, b)
 
 
@@ -223,9 +199,7 @@ def test_metrics_that_are_compared_over_the_examples(metric, expected):
         ("auc", {"prediction": [True, False]}, "label and score"),
     ],
 )
-def test_predictions_without_the_columns_of_a_metric_are_an_error(
-    tmp_path, metric, columns, lacking
-):
-    found = answers_of(tmp_path, "task", {"row": [0, 1], **columns})
-    with pytest.raises(DataError, match=f"has no {lacking}, which {metric} needs"):
-        read_values(found, metric)
+def test_predictions_without_the_columns_of_a_metric_are_an_error(metric, columns, lacking):
+    predictions = pd.DataFrame({"row": [0, 1], **columns})
+    with pytest.raises(DataError, match=f"a run has no {lacking}, which {metric} needs"):
+        values_of(predictions, metric, "a run")

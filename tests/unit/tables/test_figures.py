@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -127,110 +126,9 @@ def kept_run(line, seed=0):
     return run
 
 
-def test_the_runs_that_exist_are_drawn():
-    def find(line):
-        return [kept_run(line, seed) for seed in (0, 1)] if line.label == "NLI.SUP" else []
-
-    made = make("ngcse/figure1", find, Request(profile="small"))
-    (listed,) = made.figures["fitting_difficulty"].legends[0].get_texts()
-    assert listed.get_text().startswith("1  NLI.SUP (")
-    assert [row["seed"] for row in made.tables["settings"]] == [0, 1]
-
-
-def test_the_score_on_other_sets_is_correlated_beside_the_final_one():
-    scores = {}
-
-    def find(line):
-        run = kept_run(line)
-        scores[line.label] = len(line.label) / 100
-        run.record["metrics"] = {
-            "test/stsb/spearman": scores[line.label] + 0.1,
-            "test/sickr/spearman": scores[line.label] - 0.1,
-        }
-        return [] if line.label == "Wiki.STS" else [run]
-
-    made = make("ngcse/figure1", find, Request(profile="small"))
-    summaries = pd.DataFrame(made.tables["settings"]).set_index("setting")
-    assert len(summaries) == 12
-    found = {
-        row["of"]: row
-        for row in made.tables["correlations"]
-        if (row["measure"], row["scope"]) == ("RFD_a", "all")
-    }
-    rfd = summaries["rfd_alignment"].astype(float)
-    for name, column in (("here", "final_score"), ("here, other sets", "test_score")):
-        expected = np.corrcoef(rfd, summaries[column].astype(float))[0, 1]
-        assert found[name]["pearson"] == pytest.approx(expected)
-        assert found[name]["settings"] == 12
-
-    assert summaries["test_score"].to_dict() == pytest.approx(
-        {name: scores[name] for name in summaries.index}
-    )
-    assert {row["of"] for row in made.tables["pairs"]} == {*found}
-
-
-def test_rfd_before_training_of_the_kept_runs_orders_their_scores():
-    made, _ = made_from_kept("ngcse/before_training", None)
-    rows = pd.DataFrame(made.tables["rule"]).set_index(["of", "score", "RFD", "scope"])
-    start, training = (
-        rows.loc[("Figure 1", "STS-B dev", when, "within domains")]
-        for when in ("step 0", "training")
-    )
-    assert (start["both"], training["both"]) == ("13 of 14", "15 of 16")
-    assert start["pearson"] == pytest.approx(0.746, abs=1e-3)
-    assert training["pearson"] == pytest.approx(0.848, abs=1e-3)
-
-
-def test_the_rule_and_the_regret_of_following_it():
-    module = figures.load_file(experiments_dir() / "ngcse" / "figures.py")
-    curves = {
-        f"diag/{side}/{measure}": [(0, value), (10, 9.0)]
-        for (side, measure), value in {
-            ("held_out", "alignment"): 0.5,
-            ("eval", "alignment"): 0.3,
-            ("held_out", "uniformity"): -1.0,
-            ("eval", "uniformity"): -2.0,
-        }.items()
-    }
-    runs = pd.DataFrame({"curves": [curves], "rfd_alignment": [7.0], "rfd_uniformity": [7.0]})
-    (row,) = module.at_step_0(runs).to_dict("records")
-    assert row["rfd_alignment"] == pytest.approx(0.2)
-    assert row["rfd_uniformity"] == pytest.approx(1.0)
-
-    summary = pd.DataFrame(
-        {
-            "rfd_alignment": [0.1, 0.125, 0.4, 0.25],
-            "rfd_uniformity": [0.0, 0.125, 0.0, 0.0],
-            "final_score": [0.60, 0.70, 0.75, 0.80],
-        },
-        index=["A.a", "A.b", "A.c", "A.d"],
-    ).eval("rfd = rfd_alignment + rfd_uniformity")
-    (by_domain,) = module.rule(summary)
-    assert by_domain["pearson"] == pytest.approx(
-        np.corrcoef(summary["rfd"], summary["final_score"])[0, 1]
-    )
-    # Of b and d, the sums are equal; of c and d, the score has the other order.
-    assert by_domain["pairs"] == "4 of 5"
-    assert by_domain["both"] == "1 of 1"
-    (chosen,) = module.regret(summary)
-    assert (chosen["best"], chosen["chosen"], chosen["place"]) == ("A.d", "A.c", 2)
-    assert chosen["regret"] == pytest.approx(5.0)
-    assert chosen["random"] == pytest.approx(80 - 71.25)
-
-
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 6])
 def test_nothing_is_drawn_without_runs(number):
     assert not make(f"ngcse/figure{number}").figures
-
-
-def test_the_encoder_before_training_is_step_0():
-    made = make("ngcse/figure2", lambda line: [kept_run(line)] * (line.label == "NLI.dropout"))
-    start = {key: points[0][1] for key, points in curves_of("NLI.dropout0").items()}
-    figure = made.figures["best_step"]
-    place = (start["diag/eval/uniformity"], start["diag/eval/alignment"])
-    assert figure.axes[0].texts[1].xy == place
-    label = figure.legends[0].get_texts()[1].get_text()
-    assert label == f"2  pretrained ({100 * start['val/stsb/spearman']:.1f})"
 
 
 def test_pattern_complexity_needs_no_run():
@@ -256,14 +154,6 @@ def test_the_share_of_longer_premises_is_the_accuracy_of_length():
     assert row["entailed_premise_longer"] == pytest.approx(100 * accuracy, abs=1e-10)
     assert row["pairs"] == len(task.table("test")) > row["entailed"], "the figure shows every pair"
     assert f"| SICK | sick/test | {row['pairs']} | {row['premise_longer']:.3f} |" in made.text
-
-
-def test_bars_are_shares_of_right_and_wrong_pairs():
-    pairs = {"one": np.array([0.5, 0.5, 0.1, 0.0, -0.3]), "two": np.array([0.7, 0.9])}
-    patches = gausscse.length_figure(pairs).axes[0].patches
-    bars = [(bar.get_x(), bar.get_height()) for bar in patches if bar.get_height() > 0]
-    want = [(0.0, 0.2), (0.4, 0.4), (-0.4, 0.2), (0.0, 0.2)]  # equal lengths are not longer
-    assert np.ravel(bars) == pytest.approx(np.ravel(want))
 
 
 def test_corpora_follow_the_profile_and_the_settings(real_data):

@@ -13,7 +13,6 @@ from scipy import stats
 
 from lightning_cse.paths import experiments_dir
 from lightning_cse.tables.figures import load_file
-from lightning_cse.tables.files import read_spec
 
 ngcse = load_file(experiments_dir() / "ngcse" / "figures.py")
 ngcse_studies = load_file(experiments_dir() / "ngcse" / "studies.py")
@@ -44,43 +43,12 @@ def test_released_curves_give_the_published_summary(repository, published):
     assert released.to_numpy() == pytest.approx(want.to_numpy(), abs=1e-6)
 
 
-def test_the_printed_settings_are_the_released_ones(published):
-    settings = ngcse.settings(published.drop("pretrained"))
-    scores = [81.1, 79.7, 81.2, 81.5, 81.4, 83.3, 78.1, 80.0, 79.6, 83.0, 84.1, 84.6, 85.5]
-    assert settings["final_score"].mul(100).round(1).tolist() == scores
-    assert settings["rfd"].count() == 9
-    printed = ngcse.published_settings(read_spec(experiments_dir() / "ngcse" / "figure1.yaml"))
-    for name in ("rfd_alignment", "rfd_uniformity", "final_score"):
-        want = settings[name].to_dict()
-        assert printed[name].to_dict() == pytest.approx(want, abs=6e-4, nan_ok=True)
-
-
 def test_fishers_interval_by_scipy():
     x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     y = [2.0, 1.0, 4.0, 3.0, 7.0, 5.0, 6.0]
     expected = stats.pearsonr(x, y)
     want = (expected.statistic, *expected.confidence_interval())
     assert ngcse.correlation(x, y, ranks=False) == pytest.approx(want)
-
-
-def test_the_interval_of_ranks():
-    x = [1.0, 2.0, 3.0, 4.0, 5.0]
-    y = [0.1, 0.2, 0.4, 0.3, 100.0]
-    half = 1.959964 * math.sqrt((1 + 0.81 / 2) / 2)
-    want = np.tanh(math.atanh(0.9) + np.array([0, -half, half]))
-    assert ngcse.correlation(x, y, ranks=True) == pytest.approx(want, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "want"),
-    [
-        ([1, 2, 3], [1, 3, 2], (0.5, math.nan, math.nan)),
-        ([1, 2, 3, 4], [2, 4, 6, 8], (1, math.nan, math.nan)),
-        ([1, 2, 3], [1, 1, 1], (math.nan, math.nan, math.nan)),
-    ],
-)
-def test_no_correlation_or_no_interval(x, y, want):
-    assert ngcse.correlation(x, y, ranks=False) == pytest.approx(want, nan_ok=True)
 
 
 def test_the_partial_correlation_is_that_of_a_regression():
@@ -178,12 +146,3 @@ def test_changes_are_paired_by_run():
         5: [5, 6],
         9: [1],
     }
-
-
-def test_scores_are_drawn_by_domain_with_intervals_over_the_seeds(repository):
-    kept = repository / "experiments/ngcse/results/figure1.small.settings.csv"
-    runs = pd.read_csv(kept)
-    figure = ngcse.score_figure(runs)
-    assert [axes.get_title() for axes in figure.axes] == ["Wiki", "NLI"]
-    assert [len(axes.texts) for axes in figure.axes] == [6, 7]
-    assert ngcse.score_figure(runs[runs["setting"] == "NLI.SUP"]) is None

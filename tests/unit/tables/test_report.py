@@ -10,13 +10,11 @@ import pandas as pd
 import pytest
 from fake_plan import leave_run
 
-from lightning_cse import report
 from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.report import main
 from lightning_cse.runs import Run
 from lightning_cse.tables.html import Section, page
 from lightning_cse.tables.kept import Content, write_runs
-from lightning_cse.tables.labels import by_setting
 from lightning_cse.tables.records import read_runs
 
 MONITOR = "val/rte/accuracy_all"
@@ -90,20 +88,6 @@ def test_what_runs_measured(tmp_path):
     for fact in ("runs: 4", "encoder: minilm_l6", "machine: cpu, Z80, 2 cores"):
         assert f'<p class="note">{fact}</p>' in text
     assert "commit: 0123456-dirty" in text
-
-
-def test_a_line_for_each_run_and_an_entry_for_each_setting(tmp_path):
-    for seed in (0, 1):
-        for lr in (1e-5, 3e-5):
-            write_run(tmp_path, seed, lr)
-
-    figure = report._curves(by_setting(read_runs([tmp_path])), MONITOR)
-    assert len(figure.axes[0].lines) == 4
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == [
-        "dualcse_cross, method.optimizer.lr=3e-05",
-        "dualcse_cross, method.optimizer.lr=1e-05",
-    ]
 
 
 def test_the_page_loads_nothing(tmp_path):

@@ -3,7 +3,6 @@ faked here.
 """
 
 import json
-import math
 import re
 import shutil
 from argparse import Namespace
@@ -17,15 +16,8 @@ from lightning_cse import runs as records
 from lightning_cse.errors import BUSY, ConfigError
 from lightning_cse.tables import reproduce as reproducing
 from lightning_cse.tables.files import read_spec
-from lightning_cse.tables.keep import (
-    comparison,
-    keep,
-    kept_folders,
-    kept_runs,
-    repetitions,
-    runs_table,
-)
-from lightning_cse.tables.listing import minutes_to_expect, overview
+from lightning_cse.tables.keep import keep, kept_folders, kept_runs, repetitions, runs_table
+from lightning_cse.tables.listing import overview
 from lightning_cse.tables.plan import Plan, missing, overrides_of, status
 from lightning_cse.tables.points import Point, composed, key_of, limited
 from lightning_cse.tables.records import RunsTable
@@ -279,45 +271,32 @@ def test_without_kept_runs_the_error_names_the_repository(tmp_path):
 def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     plan = plan_of(seeds=(0, 1))
     folders = [finish(plan, point_of(plan, "whole"), seed) for seed in (0, 1)]
-    assert repetitions(plan, kept_runs(kept_folders(tmp_path))) == [], "nothing is kept"
+
+    def compared():
+        plan.table.refresh()
+        return repetitions(plan, kept_runs(kept_folders(tmp_path)))
+
+    def change(**entries):
+        path = folders[1] / "record.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+    assert compared() == "", "nothing is kept"
     keep(reproduce(plan), tmp_path)
-    again = repetitions(plan, kept_runs(kept_folders(tmp_path)))
-    assert comparison(again) == (
+    assert compared() == (
         "2 of these runs are kept in the repository: 2 have the same weights and scores here"
     )
-
-    path = folders[1] / "record.json"
-    record = json.loads(path.read_text())
-    record["metrics"]["test/rte/accuracy_all"] = 0.53125
-    path.write_text(json.dumps(record))
-    plan.table.refresh()
-    first, *others = comparison(repetitions(plan, kept_runs(kept_folders(tmp_path)))).splitlines()
-    assert first.endswith("1 have the same weights and scores here")
+    change(metrics={"test/rte/accuracy_all": 0.53125})
     name = f"{folders[1].parent.name}-{folders[1].name}"
-    assert others == [
+    assert compared().endswith(
+        "1 have the same weights and scores here\n"
         f"  {name}: the same weights, 1 other score, at most 0.031 apart (test/rte/accuracy_all)"
-    ]
-
-    record["checkpoint"] = {"sha256": "of other weights"}
-    record["metrics"]["test/rte/accuracy_all"] = 0.5
-    path.write_text(json.dumps(record))
-    plan.table.refresh()
-    (_, other) = comparison(repetitions(plan, kept_runs(kept_folders(tmp_path)))).splitlines()
-    assert other == f"  {name}: other weights, the same scores"
-
-    file = tmp_path / "paper/results/runs.jsonl"
-    first, second = map(json.loads, file.read_text().splitlines())
-    file.write_text(f"{json.dumps(first)}\n{json.dumps({**second, 'key': 'asked otherwise'})}\n")
-
-    assert len(repetitions(plan, kept_runs(kept_folders(tmp_path)))) == 2, (
-        "the same hash, by another key"
     )
-    keep(reproduce(plan), tmp_path)
+    change(metrics={"test/rte/accuracy_all": 0.5}, checkpoint={"sha256": "of other weights"})
+    assert compared().endswith(f"\n  {name}: other weights, the same scores")
+    change(key="described in other words")
+    assert compared().startswith("1 of"), "the run with this key is not of the plan"
     kept = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path)))
-    assert len(kept.finished(kept.lines[1])) == 2
-    assert repetitions(kept, kept_runs(kept_folders(tmp_path))) == [], (
-        "a kept record is no run made again"
-    )
+    assert repetitions(kept, kept_runs(kept_folders(tmp_path))) == "", "they are those kept"
 
 
 def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
@@ -350,13 +329,3 @@ def test_matched_rows_train_for_as_many_steps_as_the_first(plan_of, tmp_path, mo
     assert len(plan.finished(plan.lines[0])) == 1, "its baseline is of the matched runs"
     evaluated = limited(Point("evaluate", (), Point("train", own)), 10)
     assert evaluated.of == Point("train", (*own, *limit))
-
-
-def test_minutes_to_expect(plan_of):
-    plan = plan_of()
-    assert math.isnan(minutes_to_expect(plan, status([plan])))
-    jobs = [job for line in plan.lines for job in plan.jobs(line)]
-    finish(plan, jobs[0].point, jobs[0].seed)
-    left = len(missing(status([plan])))
-    assert minutes_to_expect(plan, status([plan])) == pytest.approx(1.5 * left)
-    assert f" {1.5 * left:.0f}\n" in overview([plan])

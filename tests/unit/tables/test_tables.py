@@ -181,15 +181,6 @@ def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_pa
     assert "Holm over 3 comparisons" in found.legend[0]
 
 
-def test_a_reference_without_runs_has_no_legend(tmp_path):
-    made = replace(with_tests(tmp_path), test="mcnemar_all")
-    runs = make_runs(tmp_path, RATES)
-    runs.pop("a")
-    found = make_table(FakePlan(made, runs))
-    assert list(found.tests["reference"]) == ["c"]
-    assert not any("Difference from" in note or "Holm" in note for note in found.legend)
-
-
 def test_without_predictions_there_is_no_test(tmp_path):
     bare = without_folders(make_runs(tmp_path, RATES))
     found = make_table(FakePlan(with_tests(tmp_path), bare))
@@ -273,32 +264,6 @@ def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
     assert tests["p_holm"][["MR", "CR"]].tolist() == pytest.approx(adjusted), "of two, not three"
 
 
-def test_a_difference_of_two_columns_has_an_interval_with_the_examples_of_both_paired(tmp_path):
-    columns = {
-        "own": "test/retrieval/accuracy_own",
-        "other": "test/retrieval/accuracy_other",
-        "gap": {"difference": ["own", "other"]},
-    }
-    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
-    rng = np.random.default_rng(4)
-    runs = {"a": {}, "b": {}}
-    gaps = {"a": [], "b": []}
-    for name, seed in itertools.product("ab", range(3)):
-        own = rng.random(300) < 0.8
-        other = np.where(
-            rng.random(300) < 0.7, own, rng.random(300) < (0.2 if name == "a" else 0.5)
-        )
-        gaps[name].append(own.astype(float) - other)
-        runs[name][seed] = leave_hits(tmp_path, name, seed, range(300), own, other)
-
-    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
-    differences = 100 * np.subtract(gaps["b"], gaps["a"])
-    error = stats.sem(differences.mean(axis=0))
-    _, *ends = two_way_interval(differences.mean(axis=1), error)
-    assert [tests["low"]["gap"], tests["high"]["gap"]] == pytest.approx(ends)
-    assert tests["test"]["gap"] == "interval"
-
-
 def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_the_column(tmp_path):
     columns = {
         "own": {"metric": "test/retrieval/accuracy_own", "scale": 1},
@@ -323,21 +288,6 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
     assert error > 1.1 * clustered_error(influences, range(240)), "premises are clusters"
     _, *ends = two_way_interval(differences.mean(axis=1), error)
     assert [tests["low"]["both"], tests["high"]["both"]] == pytest.approx(ends)
-
-
-def test_a_mean_of_columns_without_a_seed_in_common_has_no_interval(tmp_path):
-    columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
-    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
-    rng = random.Random(7)
-    runs = {"a": {}, "b": {}}
-    for name, seed in (("a", 0), ("a", 1), ("b", 2), ("b", 3)):
-        right = {task: [rng.random() < 0.7 for _ in range(50)] for task in ("mr", "cr")}
-        runs[name][seed] = leave_answers(tmp_path, name, seed, right)
-
-    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
-    assert tests["low"].isna().all()
-    assert tests["p"][["MR", "CR"]].notna().all()
-    assert math.isnan(tests["p"]["Avg"])
 
 
 @pytest.mark.parametrize("metric", ["auprc", "spearman"])
@@ -423,27 +373,6 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
     least = detectable_difference(statistics.stdev(differences), 2, power=POWER)
     (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
     assert text.endswith(f"EIS {least:.2f}."), "a constant has no deviation of its own"
-
-
-def test_the_smallest_difference_is_pooled_over_pairs_and_has_the_quartiles_of_single_pairs(
-    tmp_path,
-):
-    values = {"a": (0.5, 0.6, 0.7), "b": (0.52, 0.6, 0.68), "c": (0.9, 0.5, 0.4)}
-    rows = {name: {**TRAIN, "overrides": [f"seed={name!r}"]} for name in values}
-    made = spec(tmp_path, {"RTE": RTE}, rows, reference="a")
-    runs = {name: [record({RTE: one}) for one in of] for name, of in values.items()}
-    table = table_of(made, **runs)
-    deviations = [
-        statistics.stdev([100 * (x - y) for x, y in zip(values[one], values[other], strict=True)])
-        for one, other in itertools.combinations(values, 2)
-    ]
-    pooled = math.sqrt(statistics.fmean(one**2 for one in deviations))
-    unit = detectable_difference(1, 3, power=POWER)
-    low, middle, high = sorted(deviations)
-    ends = [(low + middle) / 2 * unit, (middle + high) / 2 * unit]
-    (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
-    shown = ["none" if one > 100 else f"{one:.2f}" for one in (pooled * unit, *ends)]
-    assert text.endswith("RTE {} ({} to {}).".format(*shown))
 
 
 def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
