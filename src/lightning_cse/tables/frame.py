@@ -196,19 +196,16 @@ def read_cells(plan: Plan, values: pd.DataFrame) -> pd.DataFrame:
         for number, line in enumerate(plan.lines)
         for column in plan.spec.columns
     ]
-    cells = pd.DataFrame(rows, index=_places(plan))
-    for number, _ in enumerate(plan.lines):
-        for column in plan.spec.columns:
-            if column.source in COMPUTED:
-                parts = [(number, title) for title in column.keys]
-                cells.loc[(number, column.title), "asked"] = cells.loc[parts, "asked"].max()
+    titles = [column.title for column in plan.spec.columns]
+    numbers = range(len(plan.lines))
+    index = pd.MultiIndex.from_product([numbers, titles], names=["line", "column"])
+    cells = pd.DataFrame(rows, index=index)
+    for column in plan.spec.columns:
+        if column.source in COMPUTED:
+            parts = cells["asked"].unstack()[[*column.keys]]
+            cells.loc[(slice(None), column.title), "asked"] = parts.max(axis=1).to_numpy()
 
     return cells
-
-
-def _places(plan: Plan) -> pd.MultiIndex:
-    titles = [column.title for column in plan.spec.columns]
-    return pd.MultiIndex.from_product([range(len(plan.lines)), titles], names=["line", "column"])
 
 
 def _cell(plan: Plan, line: Line, column: Column, values: pd.DataFrame) -> dict[str, Any]:

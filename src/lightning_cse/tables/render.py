@@ -225,38 +225,31 @@ def _pvalue(value: float) -> str:
 
 
 def _details(table: Table) -> pd.DataFrame:
-    """Return the range and the seeds of each cell, and its comparison with the reference row."""
-    by_place = table.values.groupby(["line", "column"])
-    rows = []
+    """Return the values of each cell by seed, and its comparison with the reference row."""
     labels = text_frame(table)
-    for number, of_line in table.cells[table.cells["n"] > 0].groupby(level="line"):
-        label, encoder = labels[""][number], labels.get("encoder", {}).get(number)
-        for column in table.spec.columns:
-            if (number, column.title) not in of_line.index:
-                continue
+    if "encoder" in labels:
+        labels[""] += " (" + labels["encoder"] + ")"
 
-            cell = of_line.loc[(number, column.title)]
-            values = by_place.get_group((number, column.title))
-            by_seed = zip(values["seed"], values["value"], strict=True)
-            rows.append(
-                {
-                    "": f"{label} ({encoder})" if encoder else label,
-                    "column": column.title,
-                    "n": str(cell["n"]),
-                    "lowest": _number(cell["low"], column),
-                    "highest": _number(cell["high"], column),
-                    "by seed": ", ".join(f"{seed}: {_number(v, column)}" for seed, v in by_seed),
-                    "p": _pvalue(cell["p"]),
-                    "p, Holm": _pvalue(cell["p_holm"]),
-                    "difference": _interval(cell["against_low"], cell["against_high"], column, "+"),
-                }
-            )
+    rows = []
+    columns = {column.title: column for column in table.spec.columns}
+    for (number, title), cell in table.cells[table.cells["n"] > 0].iterrows():
+        column = columns[title]
+        is_of_cell = (table.values["line"] == number) & (table.values["column"] == title)
+        by_seed = table.values[is_of_cell].set_index("seed")["value"]
+        rows.append(
+            {
+                "": labels[""][number],
+                "column": title,
+                "by seed": ", ".join(
+                    f"{seed}: {_number(v, column)}" for seed, v in by_seed.items()
+                ),
+                "p": _pvalue(cell["p"]),
+                "p, Holm": _pvalue(cell["p_holm"]),
+                "difference": _interval(cell["against_low"], cell["against_high"], column, "+"),
+            }
+        )
 
-    frame = pd.DataFrame(rows, dtype=object)
-
-    return (
-        frame if len(frame) == 0 or frame["difference"].any() else frame.drop(columns="difference")
-    )
+    return pd.DataFrame(rows, dtype=object)
 
 
 # The forms
@@ -285,7 +278,7 @@ def _markdown(table: Table) -> str:
     parts += [_markdown_table(text_frame(table)), *map(_md, legend(table))]
     details = _details(table)
     if len(details):
-        parts += ["<details><summary>Range and seeds</summary>", _markdown_table(details)]
+        parts += ["<details><summary>By seed</summary>", _markdown_table(details)]
         parts.append("</details>")
 
     return "\n\n".join(parts) + "\n"

@@ -231,8 +231,7 @@ def _notes(plan: Plan, values: pd.DataFrame, cells: pd.DataFrame) -> Iterator[st
         if steps := plan.steps(line, plan.spec.columns[0]):
             yield f"Equal steps: {line.label} as {matched} ({line.encoder}), {steps} steps."
 
-    yield from _mixed(values, "Precision of the evaluation", _precision_of)
-    yield from _mixed(values, "Machines", machine_of)
+    yield from _mixed_precision(values)
     reasons: dict[str, list[str]] = {}
     for number, line in enumerate(plan.lines):
         if text := reason(line, is_measured=cells.loc[number, "n"].any()):
@@ -249,16 +248,13 @@ def reason(line: Line, *, is_measured: bool) -> str:
     return str(line.needs) if line.needs and not is_measured else line.published
 
 
-def _mixed(values: pd.DataFrame, title: str, fact: Fact) -> Iterator[str]:
-    """Yield which rows share a fact about their records if the table has several such facts."""
-    texts = values.assign(fact=[fact(run.record) for run in values["run"]])
-    texts = texts[texts["fact"] != ""].sort_values("line", kind="stable")
-    if texts["fact"].nunique() > 1:
-        rows = [
-            f"{text} ({', '.join(of_text['row'].unique())})"
-            for text, of_text in texts.groupby("fact")
-        ]
-        yield f"{title}: {'; '.join(rows)}."
+def _mixed_precision(values: pd.DataFrame) -> Iterator[str]:
+    """Yield which rows were evaluated in which precision, if the table has several."""
+    precisions = [run.record.get("precision") for run in values["run"]]
+    rows = values.sort_values("line", kind="stable")["row"].groupby(pd.Series(precisions)).unique()
+    if len(rows) > 1:
+        texts = [f"{precision} ({', '.join(labels)})" for precision, labels in rows.items()]
+        yield f"Precision of the evaluation: {'; '.join(texts)}."
 
 
 def _published_notes(plan: Plan) -> Iterator[str]:
@@ -276,10 +272,6 @@ def _published_notes(plan: Plan) -> Iterator[str]:
 
 
 # Facts about records
-
-
-def _precision_of(record: Mapping[str, Any]) -> str:
-    return str(record.get("precision") or "")
 
 
 def short_commit(record: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_cse.errors import DataError
-from lightning_cse.tables.comparisons import compare, measure_of
+from lightning_cse.tables.comparisons import compare, measure_of, values_of
 from lightning_cse.tables.frame import values_of_runs
 from lightning_cse.tables.labels import by_setting, labels_of
 from lightning_cse.tables.records import read_run
