@@ -41,9 +41,9 @@ def runs_of(**records):
     runs = {}
     for name, of in records.items():
         runs[name] = {}
-        for seed, one in enumerate(of):
+        for seed, entries in enumerate(of):
             runs[name][seed] = FinishedRun(
-                {**one, "seed": seed}, None, Path(f"{name}-s{seed}.json")
+                {**entries, "seed": seed}, None, Path(f"{name}-s{seed}.json")
             )
 
     return runs

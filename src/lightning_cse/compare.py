@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lightning_cse import arguments as shared
@@ -16,8 +16,11 @@ from lightning_cse.errors import DataError, did_you_mean, reported
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lightning_cse.tables.records import FinishedRun
+
 _PREFERRED = ("accuracy_all", "accuracy", "auc", "spearman_all", "spearman", "auprc")
 """The metrics of a task by which runs are compared, the first that there is."""
+_PERCENT = 100.0
 _LEGEND = """
 value: mean over the seeds, times 100; difference: a minus b over the seeds that both have; low and
 high: its 95 % interval over seeds and examples. p: McNemar's exact test of the answers, merged over
@@ -36,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from lightning_cse.tables.records import read_runs
 
     values = values_of_runs(by_setting(read_runs(arguments.run)))
-    values, metrics = _chosen(values, arguments.task, arguments.metric)
-    frame = _compared(values, metrics, arguments.alpha)
+    values, weights = _chosen(values, arguments.task, arguments.metric)
+    frame = _compared(values, weights, arguments.alpha)
     if arguments.format == "csv":
         sys.stdout.write(frame.to_csv(index=False, lineterminator="\n"))
     else:
@@ -48,23 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _chosen(
     values: pd.DataFrame, tasks: Sequence[str], metrics: Sequence[str]
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the values whose runs have predictions, and the metrics to compare; report what is
-    left out.
+) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
+    """Return the values whose runs have predictions, and the metrics to compare, each with the
+    weights of the metrics that it is computed from; report what is left out.
     """
-    from lightning_cse.tables.comparisons import measure_of
-    from lightning_cse.tables.predictions import read_task
-
-    names = values["metric"].str.split("/")
-    values = values.assign(task=names.str[1])
-    is_of_examples = values["metric"].map(measure_of) != ""
+    values = values.assign(
+        task=values["metric"].str.split("/").str[1],
+        parts=[
+            _parts(metric, run) for metric, run in zip(values["metric"], values["run"], strict=True)
+        ],
+    )
     values["has_predictions"] = [
-        read_task(run, task) is not None
-        for task, run in zip(values["task"], values["run"], strict=True)
+        all(_has_predictions(run, part) for part in parts)
+        for run, parts in zip(values["run"], values["parts"], strict=True)
     ]
     # A setting is compared if all of its runs have predictions.
     is_whole = values.groupby(["line", "metric"])["has_predictions"].transform("all")
-    usable = values[is_of_examples & is_whole]
+    usable = values[is_whole]
     counts = usable.groupby("metric")["line"].nunique()
     comparable = [metric for metric in counts.index if counts[metric] > 1]
     _check("task", tasks, {metric.split("/")[1] for metric in comparable})
@@ -90,7 +93,30 @@ def _chosen(
     if unused and not metrics:
         sys.stderr.write(f"not compared: {', '.join(unused)}\n")
 
-    return usable, chosen
+    parts = usable.drop_duplicates("metric").set_index("metric")["parts"]
+    weights = {
+        metric: dict.fromkeys(parts[metric], _PERCENT / len(parts[metric])) for metric in chosen
+    }
+
+    return usable, weights
+
+
+def _parts(metric: str, run: FinishedRun) -> list[str]:
+    """Return the metrics that an average over tasks is of, or the metric itself."""
+    from lightning_cse.tables.nested import value_at
+
+    task = metric.split("/")[1]
+    average = value_at(run.record, f"decisive.config.suite.{task}.of")
+
+    return [f"test/{part}" for part in average] if average else [metric]
+
+
+def _has_predictions(run: FinishedRun, metric: str) -> bool:
+    """Return whether a run has the predictions that a metric is computed from."""
+    from lightning_cse.tables.comparisons import measure_of
+    from lightning_cse.tables.predictions import read_task
+
+    return measure_of(metric) != "" and read_task(run, metric.split("/")[1]) is not None
 
 
 def _check(category: str, names: Sequence[str], available: Collection[str]) -> None:
@@ -115,17 +141,19 @@ def _one_per_task(metrics: Sequence[str], tasks: Sequence[str]) -> list[str]:
     return chosen
 
 
-def _compared(values: pd.DataFrame, metrics: Sequence[str], alpha: float) -> pd.DataFrame:
+def _compared(
+    values: pd.DataFrame, weights: Mapping[str, Mapping[str, float]], alpha: float
+) -> pd.DataFrame:
     from lightning_cse.tables.comparisons import compare
 
     pairs = [
         (*pair, metric)
-        for metric in metrics
+        for metric in weights
         for pair in itertools.combinations(
             values.loc[values["metric"] == metric, "line"].drop_duplicates(), 2
         )
     ]
-    comparisons = compare(values, pairs, {metric: {metric: 100.0} for metric in metrics})
+    comparisons = compare(values, pairs, weights)
     seeds = values.groupby(["line", "metric"])["seed"].agg(lambda of: " ".join(map(str, of)))
     for side in ("line", "line_reference"):
         comparisons[f"seeds_of_{side}"] = [

@@ -1,12 +1,10 @@
 """A table and a figure of rows that a language model writes, from a spec to its results."""
 
-import json
-
 from llm_server import ChatServer, prompt
 
 from lightning_cse.paths import experiments_dir
 from lightning_cse.tables.files import read_spec
-from lightning_cse.tables.keep import keep
+from lightning_cse.tables.keep import keep, kept_folders
 from lightning_cse.tables.plan import Plan, status
 from lightning_cse.tables.records import RunsTable
 from lightning_cse.tables.reproduce import reproduce, run_missing
@@ -51,17 +49,19 @@ def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
         assert len(server.calls) == calls
 
     assert len(status([plan])["finished"]) == 2
-    made = reproduce(plan)
-    cells = made.table.cells["mean"].tolist()
+    reproduction = reproduce(plan)
+    cells = reproduction.table.cells["mean"].tolist()
     assert len(cells) == 8
     assert [cells[2], cells[6]] == [100, 100]
     assert 0 <= cells[0] <= 100
-    assert list(made.result.figures) == ["patterns"]
+    assert list(reproduction.result.figures) == ["patterns"]
 
     # The kept record alone makes the same table and figure.
-    files = keep(made, tmp_path)
-    records = [file for file in files if file.suffix == ".json"]
-    assert len(records) == 2
-    assert "anchor" not in json.loads(records[0].read_text()), "rows are not kept with the record"
-    again = Plan(plan.spec, plan.request, RunsTable(tmp_path / "no", [records[0].parent]))
-    assert reproduce(again).table.cells["mean"].tolist() == cells
+    keep(reproduction, tmp_path)
+    (folder,) = kept_folders(tmp_path)
+    assert len(folder.records) == 2
+    for record in folder.records.values():
+        assert "anchor" not in record, "rows are not kept with the record"
+
+    kept_plan = Plan(plan.spec, plan.request, RunsTable(tmp_path / "no", [folder]))
+    assert reproduce(kept_plan).table.cells["mean"].tolist() == cells

@@ -163,3 +163,35 @@ def test_user_errors(two, arguments, message, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
+
+
+def test_an_average_over_tasks_is_compared_like_the_tasks(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    gold = np.tile(np.arange(6.0), 50)
+    tasks = ("sts12/spearman", "sts13/spearman")
+    folders = []
+    for name, noise in (("good", 1.0), ("poor", 5.0)):
+        run = Run(tmp_path / "runs", name, "01", 0)
+        metrics = {}
+        for task in tasks:
+            scores = gold + noise * rng.normal(size=len(gold))
+            columns = {"row": list(range(len(gold))), "gold": gold, "score": scores}
+            write_predictions(run.predictions, task.partition("/")[0], columns)
+            metrics[f"test/{task}"] = float(stats.spearmanr(gold, scores).statistic)
+
+        metrics["test/sts_avg/spearman"] = np.mean([*metrics.values()])
+        suite = {"sts_avg": {"of": [*tasks]}}
+        record = {"name": name, "config_hash": "01", "seed": 0, "metrics": metrics}
+        run.finish({**record, "decisive": {"config": {"suite": suite}}})
+        folders.append(str(run.path))
+
+    assert main([*folders, "--format", "csv"]) == 0
+    rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    by_metric = {row.pop("metric"): row for row in rows}
+    first, second, average = (
+        {key: float(row[key]) for key in ("difference", "low", "high")}
+        for row in (by_metric[f"test/{task}"] for task in (*tasks, "sts_avg/spearman"))
+    )
+    assert average["difference"] == pytest.approx((first["difference"] + second["difference"]) / 2)
+    halves = [(row["high"] - row["low"]) / 2 for row in (first, second)]
+    assert (average["high"] - average["low"]) / 2 == pytest.approx(np.hypot(*halves) / 2)

@@ -115,7 +115,7 @@ def test_a_model_that_is_not_trained_is_the_same_for_all_seeds(make_run):
     runs.append(make_run("length", 0, {"eis": fixed}, suite="inli", model={"run": None}))
     row = compared(*runs)
     assert row.difference == pytest.approx(100 * (np.mean(right) - np.mean(fixed)))
-    by_seed = [100 * (np.mean(each) - np.mean(fixed)) for each in right]
+    by_seed = [100 * (np.mean(correct) - np.mean(fixed)) for correct in right]
     error = 100 * np.std(np.mean(right, axis=0) - fixed, ddof=1) / np.sqrt(N)
     assert (row.low, row.high) == pytest.approx(two_way_interval(by_seed, error)[1:])
 
@@ -165,8 +165,8 @@ def test_two_runs_of_one_seed_are_refused(make_run, tmp_path):
 )
 def test_points_of_one_name_are_called_by_the_overrides_that_differ(overrides, labels):
     records = []
-    for number, own in enumerate(overrides):
-        records.append({"name": "a", "config_hash": f"0{number}", "overrides": own})
+    for number, own_overrides in enumerate(overrides):
+        records.append({"name": "a", "config_hash": f"0{number}", "overrides": own_overrides})
 
     assert labels_of([*records, {"name": "b", "config_hash": "9"}]) == [*labels, "b"]
 

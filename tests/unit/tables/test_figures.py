@@ -1,7 +1,6 @@
 """The figures and texts of the papers: what each maker makes of all runs, of some and of none."""
 
 import json
-import random
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
@@ -11,13 +10,12 @@ import pytest
 import torch
 
 from lightning_cse.baselines import Length
+from lightning_cse.config import experiments_dir
 from lightning_cse.data import SourceFile, read_corpus, sample_dir
 from lightning_cse.data.rows import dataset_of
 from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Direction, run_tasks
-from lightning_cse.paths import experiments_dir
-from lightning_cse.runs import summarise
 from lightning_cse.tables import figures
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.keep import kept_folders
@@ -29,8 +27,6 @@ gausscse, dualcse = (
     figures.load_file(experiments_dir() / paper / "figures.py") for paper in ("gausscse", "dualcse")
 )
 TINY = Request(profile="tiny")
-SIDES = ("held_out", "eval")
-KEYS = [f"diag/{side}/{measure}" for side in SIDES for measure in ("alignment", "uniformity")]
 
 
 class Given(Plan):
@@ -72,15 +68,15 @@ def test_a_function_that_does_not_exist_is_named(name, message):
     ],
 )
 def test_kept_figures_are_those_of_their_records(key, encoder, tables):
-    made, stem = made_from_kept(key, encoder)
-    assert list(made.tables) == tables
-    for name, rows in made.tables.items():
-        kept = pd.read_csv(f"{stem}.{name}.csv")
-        found = pd.DataFrame(rows, dtype=object).astype(kept.dtypes)
-        pd.testing.assert_frame_equal(found, kept, rtol=1e-12)
+    result, stem = made_from_kept(key, encoder)
+    assert list(result.tables) == tables
+    for name, rows in result.tables.items():
+        expected = pd.read_csv(f"{stem}.{name}.csv")
+        rows_found = pd.DataFrame(rows, dtype=object).astype(expected.dtypes)
+        pd.testing.assert_frame_equal(rows_found, expected, rtol=1e-12)
 
-    assert made.figures
-    assert all(Path(f"{stem}.{name}.png").is_file() for name in made.figures)
+    assert result.figures
+    assert all(Path(f"{stem}.{name}.png").is_file() for name in result.figures)
 
 
 def made_from_kept(key, encoder):
@@ -93,37 +89,22 @@ def made_from_kept(key, encoder):
 
 
 def test_each_vector_is_drawn_where_the_table_has_it():
-    made, stem = made_from_kept("dualcse/retrieval", "minilm_l6")
+    result, stem = made_from_kept("dualcse/retrieval", "minilm_l6")
     cells = pd.read_csv(f"{stem}.csv").set_index(["row", "column"])["mean"]
-    found = pd.DataFrame(made.tables["found"])
-    assert len(found) == 2 * (2 * 2 + 3)  # two of the five models have two vectors
-    for one in found.itertuples():
-        vector = "explicit" if one.vector == "only" else one.vector
-        assert one.mean == pytest.approx(cells[one.row, f"{one.hypothesis} by {vector}"])
+    rows_found = pd.DataFrame(result.tables["found"])
+    assert len(rows_found) == 2 * (2 * 2 + 3)  # two of the five models have two vectors
+    for row in rows_found.itertuples():
+        vector = "explicit" if row.vector == "only" else row.vector
+        assert row.mean == pytest.approx(cells[row.row, f"{row.hypothesis} by {vector}"])
 
     simcse = "SimCSE (INLI)"
     rows = ["untrained", simcse, f"{simcse}, equal epochs", "DualCSE-Cross", "DualCSE-Bi"]
-    for axes, kind in zip(
-        made.figures["found_by_vector"].axes, ("explicit", "implied"), strict=True
+    for axes, hypothesis in zip(
+        result.figures["found_by_vector"].axes, ("explicit", "implied"), strict=True
     ):
         points = {(x, rows[round(y)]) for bar in axes.containers for x, y in bar[0].get_xydata()}
-        some = found[found["hypothesis"] == kind]
-        assert points == set(zip(some["mean"], some["row"], strict=True))
-
-
-def curves_of(seed):
-    generator = random.Random(seed)
-    keys = (*KEYS, "val/stsb/spearman")
-    return {key: [(125 * k, generator.uniform(0.1, 0.9)) for k in range(5)] for key in keys}
-
-
-def kept_run(line, seed=0):
-    """A record that was kept as a file, with curves that depend on its name and seed."""
-    curves = curves_of(f"{line.label}{seed}")
-    run = FinishedRun({"seed": seed, "summary": vars(summarise(curves))}, None, Path(line.label))
-    vars(run)["curves"] = curves
-
-    return run
+        of_kind = rows_found[rows_found["hypothesis"] == hypothesis]
+        assert points == set(zip(of_kind["mean"], of_kind["row"], strict=True))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 6])
@@ -135,11 +116,11 @@ def test_pattern_complexity_needs_no_run():
     labels = ("Wiki.token_shuffle", "NLI.SUP", "Wiki.STS")
     settings = ("data.train_rows=12", "paths.cache_dir=null", "trainer.max_epochs=1")
     request = Request(profile="tiny", settings=settings, only=labels)
-    made = make("ngcse/figure7", request=request)
-    axes = {name: len(figure.axes) for name, figure in made.figures.items()}
+    result = make("ngcse/figure7", request=request)
+    axes = {name: len(figure.axes) for name, figure in result.figures.items()}
     # STS-B below each domain
     assert axes == {"pattern_complexity_wiki": 4 * 3, "pattern_complexity_nli": 4 * 2}
-    positive = [row for row in made.tables["pairs"] if row["kind"] == "positive"]
+    positive = [row for row in result.tables["pairs"] if row["kind"] == "positive"]
     assert {row["set"] for row in positive} == {*labels, "STS-B dev"}
     first = {row["set"]: row for row in reversed(positive)}
     assert first["Wiki.token_shuffle"]["mer_mean"] > 0.3
@@ -147,19 +128,19 @@ def test_pattern_complexity_needs_no_run():
 
 
 def test_the_share_of_longer_premises_is_the_accuracy_of_length():
-    made = make("gausscse/figure2")
-    row = made.tables["lengths"][2]
+    result = make("gausscse/figure2")
+    row = result.tables["lengths"][2]
     task = Direction(data_dir=str(sample_dir()), dev="sick/test", test="sick/test")
     accuracy = run_tasks({"direction": task}, Length(), "test")["direction"].metrics["accuracy"]
     assert row["entailed_premise_longer"] == pytest.approx(100 * accuracy, abs=1e-10)
     assert row["pairs"] == len(task.table("test")) > row["entailed"], "the figure shows every pair"
-    assert f"| SICK | sick/test | {row['pairs']} | {row['premise_longer']:.3f} |" in made.text
+    assert f"| SICK | sick/test | {row['pairs']} | {row['premise_longer']:.3f} |" in result.text
 
 
 def test_corpora_follow_the_profile_and_the_settings(real_data):
     settings = (f"paths.data_dir={real_data}", "corpora.snli_test=sick/test", "method.beta=0.5")
-    made = make("gausscse/figure2", request=Request("small", settings=settings))
-    first, second, third = made.tables["lengths"]
+    result = make("gausscse/figure2", request=Request("small", settings=settings))
+    first, second, third = result.tables["lengths"]
     assert (first["source"], second["source"]) == ("sick/test", "mnli_nyu/dev_matched")
     assert third["entailed_premise_longer"] == pytest.approx(69.14, abs=0.005), "the paper's"
 
@@ -170,23 +151,23 @@ def test_an_unknown_setting_is_refused():
 
 
 def test_data_statistics_beside_the_papers():
-    made = make("dualcse/table6")
-    counts = {(row["row"], row["column"]): row for row in made.tables["pairs"]}
+    result = make("dualcse/table6")
+    counts = {(row["row"], row["column"]): row for row in result.tables["pairs"]}
     inli = read_corpus("inli", "val", sample_dir())
-    theirs = read_corpus("impscore", "dev", sample_dir())
+    published = read_corpus("impscore", "dev", sample_dir())
     assert counts["INLI", "dev"]["pairs"] == 4 * len(inli)
-    assert counts["Wang et al.", "dev"]["pairs"] == 2 * len(theirs)
+    assert counts["Wang et al.", "dev"]["pairs"] == 2 * len(published)
     assert counts["Wang et al.", "train"]["published"] == 101_320
 
 
 def test_a_corpus_that_is_missing_is_not_counted(tmp_path):
     (tmp_path / "INLI").symlink_to(sample_dir() / "INLI")
     request = Request("small", settings=(f"paths.data_dir={tmp_path}",))
-    made = make("dualcse/table6", request=request)
-    counts = {(row["row"], row["column"]): row["pairs"] for row in made.tables["pairs"]}
+    result = make("dualcse/table6", request=request)
+    counts = {(row["row"], row["column"]): row["pairs"] for row in result.tables["pairs"]}
     assert counts["INLI", "dev"] == 4 * len(read_corpus("inli", "val", sample_dir()))
     assert counts["Wang et al.", "dev"] is None
-    assert "Wang et al. is not counted: ImpScore/all_data.csv is not in the" in made.text
+    assert "Wang et al. is not counted: ImpScore/all_data.csv is not in the" in result.text
 
 
 class Letters:
@@ -208,16 +189,19 @@ def test_nearest_against_a_loop():
     file = SourceFile("INLI/val.csv", "/somewhere/INLI/val.csv", "")
     premises = [corpus["sentence"].iloc[17], "An unrelated remark about quizzes."]
     queries = dataset_of({"premise": premises}, files=[file], lines=[2, 3])
-    found = dualcse.nearest(Letters(), queries, corpus)
-    assert found["sentence"].iloc[0] == premises[0], "a sentence that is searched finds itself"
-    assert list(found["query"].unique()) == ["INLI/val.csv:2", "INLI/val.csv:3"]
+    rows_found = dualcse.nearest(Letters(), queries, corpus)
+    assert rows_found["sentence"].iloc[0] == premises[0], "a sentence that is searched finds itself"
+    assert list(rows_found["query"].unique()) == ["INLI/val.csv:2", "INLI/val.csv:3"]
     embedded = Letters().embed(premises)
     searched = Letters().embed(corpus["sentence"].tolist()).explicit
     for query, premise in enumerate(premises):
         for view in ("explicit", "implicit"):
             vector = getattr(embedded, view)[query]
-            cosines = [float(vector @ other / vector.norm() / other.norm()) for other in searched]
-            got = found[(found["premise"] == premise) & (found["view"] == view)]
+            cosines = [
+                float(vector @ corpus_row / vector.norm() / corpus_row.norm())
+                for corpus_row in searched
+            ]
+            got = rows_found[(rows_found["premise"] == premise) & (rows_found["view"] == view)]
             assert got["rank"].tolist() == [1, 2, 3]
             best = sorted(cosines, reverse=True)[:3]
             assert got["cosine"].tolist() == pytest.approx(best, abs=1e-6)
@@ -243,12 +227,12 @@ def test_retrieval_asks_the_best_run_that_has_a_checkpoint(run, tmp_path):
     worse = {**run.record, "seed": 0, "best": {**best, "score": best["score"] - 0.1}}
     better = {**run.record, "seed": 2, "best": {**best, "score": best["score"] + 0.1}}
     without = FinishedRun(better, None, tmp_path / "kept.json")
-    made = make(
+    result = make(
         "dualcse/table3", lambda line: [FinishedRun(worse, run.folder, run.source), run, without]
     )
-    assert made.quotes
-    assert made.text.startswith("## DualCSE-Cross: seed 1, ")
-    rows = made.tables["nearest"]
+    assert result.quotes
+    assert result.text.startswith("## DualCSE-Cross: seed 1, ")
+    rows = result.tables["nearest"]
     assert len(rows) == 5 * 2 * 3
     assert all(row["query"].startswith("INLI/val.csv:") for row in rows)
     assert all(row["found"].startswith("INLI/train.csv:") for row in rows)

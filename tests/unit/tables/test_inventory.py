@@ -66,10 +66,14 @@ def test_a_line_for_the_seeds_of_a_setting(listed):
     assert code == 0
     assert tuple(table.columns) == COLUMNS
     by_folder = table.set_index("folder")
-    both = by_folder.loc["simcse_sup/0a-s*"]
-    assert (both.seeds, both.differs, both.status) == ("0 1", "encoder=tiny", "finished")
-    assert both.score == pytest.approx(0.75)
-    assert both.minutes == pytest.approx(3)
+    two_seeds = by_folder.loc["simcse_sup/0a-s*"]
+    assert (two_seeds.seeds, two_seeds.differs, two_seeds.status) == (
+        "0 1",
+        "encoder=tiny",
+        "finished",
+    )
+    assert two_seeds.score == pytest.approx(0.75)
+    assert two_seeds.minutes == pytest.approx(3)
     assert by_folder.loc["dualcse_cross/0b-s0"].status == "finished, stale"
     assert by_folder.loc["gausscse/0c-s0"].status == "failed"
     assert by_folder.loc["gausscse/0c-s0"].differs == "ValueError: no such row"
@@ -79,12 +83,12 @@ def test_a_line_for_the_seeds_of_a_setting(listed):
 
 def test_a_damaged_file_does_not_hide_the_other_runs(root, listed):
     record = root / "simcse_sup" / "0a-s0" / "record.json"
-    whole = record.read_bytes()
-    flipped = [bytearray(whole) for _ in range(0, len(whole), 7)]
+    content_before = record.read_bytes()
+    flipped = [bytearray(content_before) for _ in range(0, len(content_before), 7)]
     for number, content in enumerate(flipped):
         content[7 * number] ^= 1 << number % 8
 
-    contents = [b"", b"[]", b"3", b"{}", b"\xff\xfe", whole[:-9], *map(bytes, flipped)]
+    contents = [b"", b"[]", b"3", b"{}", b"\xff\xfe", content_before[:-9], *map(bytes, flipped)]
     damaged = 0
     for content in contents:
         record.write_bytes(content)
@@ -144,13 +148,13 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("answer", "left"), [("n", 5), ("", 5), ("y", 3), ("YES", 3)])
-def test_runs_are_removed_after_a_question(answer, left, root, capsys, monkeypatch):
+@pytest.mark.parametrize(("answer", "remaining"), [("n", 5), ("", 5), ("y", 3), ("YES", 3)])
+def test_runs_are_removed_after_a_question(answer, remaining, root, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
     assert main(["rm", "simcse", "--runs-dir", str(root)]) == 0
     assert "remove 2 runs, 0 MiB, with all their files? [y/N]" in capsys.readouterr().out
-    assert len(list(runs.find_runs(root))) == left
-    assert (root / "simcse_sup/0a-s0").exists() is (left == 5)
+    assert len(list(runs.find_runs(root))) == remaining
+    assert (root / "simcse_sup/0a-s0").exists() is (remaining == 5)
 
 
 def test_an_evaluation_goes_with_its_training(root, capsys):

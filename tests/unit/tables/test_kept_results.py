@@ -36,16 +36,20 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
         table,
     )
     assert plan.stem == file.stem
-    made = reproduce(plan)
-    assert made.table is not None
-    assert render(made.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
-    kept = pd.read_csv(
+    reproduction = reproduce(plan)
+    assert reproduction.table is not None
+    assert (
+        render(reproduction.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
+    )
+    expected = pd.read_csv(
         file.with_suffix(".effects.csv"),
         keep_default_na=False,
         na_values={"low": "", "high": "", "sd": ""},
         dtype={"row": str, "column": str, "reference": str},
     )
-    pd.testing.assert_frame_equal(kept, made.table.effects, check_dtype=False, rtol=1e-6)
+    pd.testing.assert_frame_equal(
+        expected, reproduction.table.effects, check_dtype=False, rtol=1e-6
+    )
 
 
 def test_kept_records_are_of_committed_code():

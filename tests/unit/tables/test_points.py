@@ -72,14 +72,14 @@ def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
     path = tmp_path / "table1.yaml"
     path.write_text(TABLE.replace("small: {", "small: {keep_encoders: true, "))
     spec = read_spec(path)
-    kept = SMALL.replace("minilm_l4", "roberta_base")
-    assert points(spec, "Cross", profile="small") == (train(kept),)
-    given = kept.replace("roberta_base", "tiny")
-    assert points(spec, "Cross", profile="small", encoder="tiny") == (train(given),)
+    keeps_encoders = SMALL.replace("minilm_l4", "roberta_base")
+    assert points(spec, "Cross", profile="small") == (train(keeps_encoders),)
+    arguments = keeps_encoders.replace("roberta_base", "tiny")
+    assert points(spec, "Cross", profile="small", encoder="tiny") == (train(arguments),)
 
 
 @pytest.mark.parametrize(
-    ("label", "column", "profile", "settings", "wanted"),
+    ("label", "column", "profile", "settings", "expected"),
     [
         ("Cross", 0, None, "", [train(CROSS)]),
         ("LENGTH", 0, None, "", [train(CROSS)]),
@@ -102,20 +102,20 @@ def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
         ),
     ],
 )
-def test_points(spec, label, column, profile, settings, wanted):
+def test_points(spec, label, column, profile, settings, expected):
     settings = tuple(settings.split())
-    assert points(spec, label, column, profile=profile, settings=settings) == tuple(wanted)
+    assert points(spec, label, column, profile=profile, settings=settings) == tuple(expected)
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("method.optimizer.rl=1", r"train \+exp.*: Could not override 'method\.optimizer\.rl'"),
         ("whatever", r"whatever"),
     ],
 )
-def test_wrong_settings(spec, setting, told):
-    with pytest.raises(ConfigError, match=told):
+def test_wrong_settings(spec, setting, message):
+    with pytest.raises(ConfigError, match=message):
         composed(points(spec, "Cross", settings=(setting,))[0])
 
 
@@ -154,13 +154,13 @@ class Runs:
 
     def record(self, point, digest="0a", seed=0, **more):
         config = composed(point)
-        asked = asked_precision(config)
+        overrides = asked_precision(config)
         return {
             "name": config["name"],
             "config_hash": digest,
             "seed": seed,
             "key": key_of(point),
-            "precision": "bf16-mixed" if asked == "auto" else asked,
+            "precision": "bf16-mixed" if overrides == "auto" else overrides,
             "metrics": {},
             "decisive": {"config": config},
             **more,
@@ -186,7 +186,7 @@ def runs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "same"),
+    ("run_overrides", "point_overrides", "same"),
     [
         ("", "logger=wandb baselines=none force=true", True),
         ("trainer.precision=32", "trainer.precision=32-true", True),
@@ -198,16 +198,18 @@ def runs(tmp_path):
         ("paths.data_dir=/corpora", "", False),
     ],
 )
-def test_runs_are_found_by_what_decides_their_results(runs, made, asked, same):
-    run = runs.finish(train(f"{HEAD} {made}"))
-    runs.begin(train(f"{HEAD} {made}"), "0b", seed=1).fail(ValueError("x"), "fit")
-    found = runs.index.find(train(f"{HEAD} {asked}"), 0)
-    assert (found and found.folder) == (run.path if same else None)
-    assert runs.index.state(train(f"{HEAD} {asked}"), 1) == ("failed" if same else "missing")
+def test_runs_are_found_by_what_decides_their_results(runs, run_overrides, point_overrides, same):
+    run = runs.finish(train(f"{HEAD} {run_overrides}"))
+    runs.begin(train(f"{HEAD} {run_overrides}"), "0b", seed=1).fail(ValueError("x"), "fit")
+    run_found = runs.index.find(train(f"{HEAD} {point_overrides}"), 0)
+    assert (run_found and run_found.folder) == (run.path if same else None)
+    assert runs.index.state(train(f"{HEAD} {point_overrides}"), 1) == (
+        "failed" if same else "missing"
+    )
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "same"),
+    ("run_overrides", "point_overrides", "same"),
     [
         ("bf16-mixed", "auto", True),
         ("32", "auto", True),
@@ -215,15 +217,22 @@ def test_runs_are_found_by_what_decides_their_results(runs, made, asked, same):
         ("auto", "32-true", False),
     ],
 )
-def test_a_precision_may_have_been_chosen_automatically(runs, made, asked, same):
-    made, asked = (train(f"{HEAD} trainer.precision={one}") for one in (made, asked))
-    run = runs.finish(made)
+def test_a_precision_may_have_been_chosen_automatically(runs, run_overrides, point_overrides, same):
+    run_overrides, point_overrides = (
+        train(f"{HEAD} trainer.precision={run_or_none}")
+        for run_or_none in (run_overrides, point_overrides)
+    )
+    run = runs.finish(run_overrides)
     suite = "+suite=stsb corpora=sample paths=sample"
-    folder = runs.evaluated(evaluate(suite, made), run)
+    folder = runs.evaluated(evaluate(suite, run_overrides), run)
     index = runs.index
-    found = index.find(asked, 0), index.find(evaluate(suite, asked), 0)
-    assert [one and one.folder for one in found] == ([run.path, folder] if same else [None, None])
-    assert [run.record["key"] for run in index.finished(asked, [0, 1])] == [key_of(made)] * same
+    run_found = index.find(point_overrides, 0), index.find(evaluate(suite, point_overrides), 0)
+    assert [run_or_none and run_or_none.folder for run_or_none in run_found] == (
+        [run.path, folder] if same else [None, None]
+    )
+    assert [run.record["key"] for run in index.finished(point_overrides, [0, 1])] == [
+        key_of(run_overrides)
+    ] * same
 
 
 def test_the_precision_of_a_point_comes_before_one_chosen_automatically(runs):
@@ -273,7 +282,7 @@ def test_kept_records(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "same"),
+    ("run_overrides", "point_overrides", "same"),
     [
         ("", "precision=auto", True),
         ("pooling=mean", "pooling=mean", True),
@@ -282,11 +291,11 @@ def test_kept_records(runs, tmp_path):
         ("", "model=roberta_base", False),
     ],
 )
-def test_evaluations_of_a_named_model(runs, made, asked, same):
+def test_evaluations_of_a_named_model(runs, run_overrides, point_overrides, same):
     plain = "model=bert_base +suite=stsb"
-    folder = runs.evaluated(evaluate(f"{plain} {made}"))
-    found = runs.index.find(evaluate(f"{plain} {asked}"), 0)
-    assert (found and found.folder) == (folder if same else None)
+    folder = runs.evaluated(evaluate(f"{plain} {run_overrides}"))
+    run_found = runs.index.find(evaluate(f"{plain} {point_overrides}"), 0)
+    assert (run_found and run_found.folder) == (folder if same else None)
 
 
 def test_evaluations_of_a_run(runs):
@@ -296,8 +305,8 @@ def test_evaluations_of_a_run(runs):
     index = runs.index
     assert index.find(point, 1).folder == folder
     assert index.find(point, 0) is None
-    others = evaluate(" ".join(point.overrides), train(f"{HEAD} eval_every=9"))
-    assert index.find(others, 1) is None, "of another training"
+    other_point = evaluate(" ".join(point.overrides), train(f"{HEAD} eval_every=9"))
+    assert index.find(other_point, 1) is None, "of another training"
     runs.finish(POINT, "0b", seed=1)
     assert runs.index.find(point, 1) is None, "an evaluation of an older run"
 

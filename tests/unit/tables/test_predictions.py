@@ -25,7 +25,7 @@ def predicted(seed, shift):
     """Return predictions of RTE and EIS as a run leaves them, with sentences that must not stay."""
     rng = np.random.default_rng(seed)
     types = [TYPES[number % 4] for number in range(400)]
-    labels = [kind in TYPES[:2] for kind in types]
+    labels = [label_type in TYPES[:2] for label_type in types]
     scores = np.array(labels) * shift + rng.normal(size=400)
     rte = {
         "row": [number // 4 for number in range(400)],
@@ -41,7 +41,7 @@ def predicted(seed, shift):
 
 
 def area_of(rte):
-    chosen = np.array([kind != "explicit" for kind in rte["type"]])
+    chosen = np.array([label_type != "explicit" for label_type in rte["type"]])
 
     return float(roc_auc_score(np.array(rte["label"])[chosen], np.array(rte["score"])[chosen]))
 
@@ -68,7 +68,7 @@ def runs(tmp_path):
 
 
 @pytest.fixture
-def kept(runs, tmp_path):
+def kept_runs(runs, tmp_path):
     """The same runs as `reproduce --keep` leaves them, without their folders."""
     write_runs(tmp_path, {run.name: content(run) for of in runs.values() for run in of.values()})
     shutil.rmtree(tmp_path / "runs")
@@ -83,11 +83,11 @@ def content(run):
 
 def in_folder(folder):
     """Return the kept runs of a folder by name and seed."""
-    found = {"a": {}, "bb": {}}
+    by_name = {"a": {}, "bb": {}}
     for run in runs_of(KeptRuns(folder)):
-        found[run.record["name"]][run.record["seed"]] = run
+        by_name[run.record["name"]][run.record["seed"]] = run
 
-    return found
+    return by_name
 
 
 def table_of(folder, runs):
@@ -98,18 +98,18 @@ def table_of(folder, runs):
 
 
 def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
-    whole = table_of(tmp_path, runs).tests
+    tests = table_of(tmp_path, runs).tests
     sides = [[read_task(run, "rte") for run in by_seed.values()] for by_seed in runs.values()]
-    again = table_of(tmp_path, request.getfixturevalue("kept")).tests
+    kept_tests = table_of(tmp_path, request.getfixturevalue("kept_runs")).tests
     assert not (tmp_path / "runs").exists()
-    assert again.equals(whole)
-    assert list(whole["test"]) == ["mcnemar", "delong", "mcnemar"]
+    assert kept_tests.equals(tests)
+    assert list(tests["test"]) == ["mcnemar", "delong", "mcnemar"]
     # By hand, from the scores.
     first = sides[0][0]
     chosen = (first["type"] == "implied") | ~first["label"]
     scores = [[frame["score"][chosen] for frame in side] for side in sides]
     expected = delong(first["label"][chosen], scores[1], scores[0])
-    area = whole[whole["test"] == "delong"].iloc[0]
+    area = tests[tests["test"] == "delong"].iloc[0]
     assert area["p"] == pytest.approx(expected.pvalue, rel=1e-12)
     by_seed = [
         100 * (runs["bb"][seed].record["metrics"][AUC] - runs["a"][seed].record["metrics"][AUC])
@@ -118,9 +118,9 @@ def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
     # The four hypotheses of a premise are one cluster.
     influences = np.mean(
         [
-            auc_influences(first["label"][chosen], ours)
+            auc_influences(first["label"][chosen], scores_of_seed)
             - auc_influences(first["label"][chosen], base)
-            for base, ours in zip(*scores, strict=True)
+            for base, scores_of_seed in zip(*scores, strict=True)
         ],
         axis=0,
     )
@@ -128,15 +128,15 @@ def test_tests_are_the_same_without_the_run_folders(tmp_path, runs, request):
     _, *ends = two_way_interval(by_seed, 100 * error)
     assert [area["low"], area["high"]] == pytest.approx(ends)
     assert area["mean"] - area["mean_reference"] == pytest.approx(100 * expected.difference)
-    eis = whole[whole["column"] == "EIS"].iloc[0]
+    eis = tests[tests["column"] == "EIS"].iloc[0]
     assert eis["low"] < eis["mean"] - eis["mean_reference"] < eis["high"]
 
 
-def test_what_is_kept_is_small_and_has_no_sentences(kept, tmp_path):
+def test_what_is_kept_is_small_and_has_no_sentences(kept_runs, tmp_path):
     file = (tmp_path / PREDICTIONS).read_bytes()
     assert len(file) < 15_000  # of six runs
     assert b"secret" not in file
-    assert {*kept["a"][0].packed} == {
+    assert {*kept_runs["a"][0].packed} == {
         *(f"rte/{column}" for column in ("row", "type", "label", "score", "prediction")),
         *("eis/row", "eis/correct"),
     }
@@ -147,14 +147,14 @@ def test_changed_predictions_are_left_out(runs, tmp_path, caplog):
     name = runs["a"][1].name
     changed = {**contents[name].predictions, "eis/correct": np.ones(300, bool)}
     write_runs(tmp_path, {**contents, name: contents[name]._replace(predictions=changed)})
-    found = in_folder(tmp_path)
-    assert found["a"][1].packed == {}
-    assert read_task(found["a"][0], "eis") is not None, "the others are there"
+    by_name = in_folder(tmp_path)
+    assert by_name["a"][1].packed == {}
+    assert read_task(by_name["a"][0], "eis") is not None, "the others are there"
     assert f"{name}): its predictions are not those that its record names" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "read"), [(PREDICTIONS, "packed"), (CURVES, "curves")])
-def test_a_damaged_file_is_one_warning(kept, tmp_path, caplog, name, read):
+def test_a_damaged_file_is_one_warning(kept_runs, tmp_path, caplog, name, read):
     file = tmp_path / name
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -166,30 +166,30 @@ def test_a_damaged_file_is_one_warning(kept, tmp_path, caplog, name, read):
     assert f"left out: {file} is damaged" in caplog.text
 
 
-def test_a_damaged_record_is_one_warning(kept, tmp_path, caplog):
+def test_a_damaged_record_is_one_warning(kept_runs, tmp_path, caplog):
     file = tmp_path / RECORDS
-    first, *others = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join([first[:-9] + b"\n", *others]))
+    first, *other_lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([first[:-9] + b"\n", *other_lines]))
     assert len(KeptRuns(tmp_path).records) == 5
     assert len(caplog.messages) == 1
     assert f"left out: {file}, line 1, is damaged" in caplog.text
 
 
-def test_a_record_made_before_has_no_predictions(kept, tmp_path):
+def test_a_record_made_before_has_no_predictions(kept_runs, tmp_path):
     (tmp_path / PREDICTIONS).unlink()
     assert in_folder(tmp_path)["a"][0].packed == {}
 
 
 def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
     contents = {run.name: content(run) for of in runs.values() for run in of.values()}
-    one, other = tmp_path / "one", tmp_path / "other"
-    assert len(write_runs(one, contents)) == 3
-    assert write_runs(one, contents) == [], "nothing has changed"
-    write_runs(other, dict(reversed(contents.items())))
+    first_folder, second_folder = tmp_path / "one", tmp_path / "other"
+    assert len(write_runs(first_folder, contents)) == 3
+    assert write_runs(first_folder, contents) == [], "nothing has changed"
+    write_runs(second_folder, dict(reversed(contents.items())))
     for file in (RECORDS, CURVES, PREDICTIONS):
-        assert (one / file).read_bytes() == (other / file).read_bytes()
+        assert (first_folder / file).read_bytes() == (second_folder / file).read_bytes()
 
-    assert in_folder(one)["a"][0].curves == CURVES_OF
+    assert in_folder(first_folder)["a"][0].curves == CURVES_OF
 
 
 def test_an_evaluation_belongs_to_the_weights_that_it_read():

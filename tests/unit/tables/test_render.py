@@ -50,7 +50,9 @@ def table(tmp_path):
         "a": [{"test/rte/accuracy_all": value} for value in (0.785, 0.8, 0.8187)],
         "w/o A|B": [{"test/rte/accuracy_all": 0.75, "test/eis/accuracy": 1.0}],
     }
-    records = {label: [common | {"metrics": one} for one in of] for label, of in metrics.items()}
+    records = {
+        label: [common | {"metrics": of_seed} for of_seed in of] for label, of in metrics.items()
+    }
     request = Request(settings=("x=1",))
     runs = runs_of(**records)
 

@@ -112,9 +112,9 @@ def test_whatever_a_record_says_is_only_text(tmp_path):
     record.write_text(record.read_text().replace('"x"', json.dumps(EVIL)))
     frame = pd.DataFrame({EVIL: [EVIL]}, index=[EVIL])
     text = page(EVIL, {EVIL: EVIL}, [Section(EVIL, frame, [EVIL], text=EVIL)])
-    for one in (text, page_of(tmp_path / "runs")):
-        assert "<script" not in one
-        assert not re.search(r"<[^>]*\sonerror=|(href|src)=\"http", one)
+    for page_text in (text, page_of(tmp_path / "runs")):
+        assert "<script" not in page_text
+        assert not re.search(r"<[^>]*\sonerror=|(href|src)=\"http", page_text)
 
     assert text.count("&lt;script&gt;alert(1)") == 11
 
@@ -132,17 +132,17 @@ def test_which_runs_are_found(tmp_path):
     sweep.mkdir(parents=True)
     (sweep / "0.json").write_text(json.dumps({"folder": str(folder)}))
     (sweep / "other.json").write_text("[]")
-    kept = tmp_path / "kept"
+    kept_folder = tmp_path / "kept"
     (run,) = read_runs([folder])
-    write_runs(kept, {run.name: Content(run.record, run.curves, {})})
+    write_runs(kept_folder, {run.name: Content(run.record, run.curves, {})})
     Run(tmp_path / "runs", "dualcse_cross", "99", 2).fail(DataError("no file"), "training")
-    places = {"runs": [0, 1], "runs/sweeps": [0], "kept": [0], "kept/runs.jsonl": [0]}
-    places |= {f"kept/{run.name[:-1]}*": [0], "runs/sweeps/2026-01-01/0.json": [0]}
-    for place, want in places.items():
-        runs = read_runs([tmp_path / place])
+    seeds_by_path = {"runs": [0, 1], "runs/sweeps": [0], "kept": [0], "kept/runs.jsonl": [0]}
+    seeds_by_path |= {f"kept/{run.name[:-1]}*": [0], "runs/sweeps/2026-01-01/0.json": [0]}
+    for path, want in seeds_by_path.items():
+        runs = read_runs([tmp_path / path])
         assert sorted(run.record["seed"] for run in runs) == want
 
-    assert read_runs([kept])[0].curves[MONITOR]
+    assert read_runs([kept_folder])[0].curves[MONITOR]
     assert rows_of(page_of(tmp_path / "runs"))[1].startswith("dualcse_cross|2|"), "one setting"
     with pytest.raises(LightningCSEError, match=r"other\.json holds no finished runs"):
         read_runs([sweep / "other.json"])

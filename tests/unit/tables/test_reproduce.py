@@ -52,9 +52,9 @@ def plan_of(tmp_path):
         path = tmp_path / "paper" / f"{name}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        given = Request(**{"profile": "tiny", "seeds": seeds} | request)
+        arguments = Request(**{"profile": "tiny", "seeds": seeds} | request)
 
-        return Plan(read_spec(path), given, index)
+        return Plan(read_spec(path), arguments, index)
 
     return plan
 
@@ -122,17 +122,17 @@ def test_runs_that_a_plan_needs(plan_of):
     assert len(status([plan, same])["missing"]) == 4, "runs of two specs are counted once"
     assert len(status([plan_of(TWICE, (0,))])["missing"]) == 1, "and those written in two ways"
     finish(plan, point_of(plan, "whole"), 1)
-    now = status([plan])
-    assert ([job.seed for job in now["finished"]], len(missing(now))) == ([1], 3)
+    jobs = status([plan])
+    assert ([job.seed for job in jobs["finished"]], len(missing(jobs))) == ([1], 3)
     assert [len(plan.finished(line)) for line in plan.lines] == [1, 1, 0, 0]
     means = reproduce(plan).table.cells["mean"].dropna()
     assert means.tolist() == [25.0, 50.0], "a baseline of any run"
-    told = overview([plan])
-    assert "4 runs: 1 finished, 3 missing" in told
+    text = overview([plan])
+    assert "4 runs: 1 finished, 3 missing" in text
     command = (
         "python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny encoder=tiny seed=0\n"
     )
-    assert command in told
+    assert command in text
 
 
 def test_a_part_never_takes_the_name_of_the_whole(plan_of):
@@ -170,8 +170,8 @@ def test_trained_models_are_evaluated_after_training(plan_of, tmp_path, monkeypa
     assert entries == ["train", "evaluate"], "each is tried once"
     assert [line[0] for line in command.points[1]] == ["model=tiny"]
     folder = finish(plan, Point("train", tuple(command.points[0][0][:-1])), 0)
-    found = [overrides_of(job, plan.table)[0] for job in missing(status([plan]))]
-    assert sorted(found) == [f"model={folder}", "model=tiny"]
+    runs_found = [overrides_of(job, plan.table)[0] for job in missing(status([plan]))]
+    assert sorted(runs_found) == [f"model={folder}", "model=tiny"]
 
 
 def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(plan_of, tmp_path, monkeypatch):
@@ -180,30 +180,30 @@ def test_a_training_kept_as_a_record_is_repeated_for_its_evaluation(plan_of, tmp
     keep(reproduce(plan), tmp_path)
     shutil.rmtree(before)
     table = RunsTable(plan.table.runs_dir, kept_folders(tmp_path))
-    again = Plan(plan.spec, plan.request, table)
-    now = status([again])
-    assert [job.point.command for job in now["missing"]] == ["train", "evaluate", "evaluate"]
-    assert now["finished"] == []
-    models = [overrides_of(job, again.table)[0] for job in now["missing"][1:]]
+    kept_plan = Plan(plan.spec, plan.request, table)
+    jobs = status([kept_plan])
+    assert [job.point.command for job in jobs["missing"]] == ["train", "evaluate", "evaluate"]
+    assert jobs["finished"] == []
+    models = [overrides_of(job, kept_plan.table)[0] for job in jobs["missing"][1:]]
     assert sorted(models) == ["model=<its run>", "model=tiny"]
 
-    command = Command(again, monkeypatch, code=2)
-    assert run_missing([again], tmp_path) == 2
+    command = Command(kept_plan, monkeypatch, code=2)
+    assert run_missing([kept_plan], tmp_path) == 2
     assert [line[0] for line in command.points[0]] == ["+experiment=simcse_inli"]
     assert [line[0] for line in command.points[1]] == ["model=tiny"], "not of the missing weights"
-    folder = finish(again, point_of(again, "trained"), 0)
-    now = status([again])
-    assert [job.point.command for job in now["finished"]] == ["train"]
-    models = [overrides_of(job, again.table)[0] for job in now["missing"]]
+    folder = finish(kept_plan, point_of(kept_plan, "trained"), 0)
+    jobs = status([kept_plan])
+    assert [job.point.command for job in jobs["finished"]] == ["train"]
+    models = [overrides_of(job, kept_plan.table)[0] for job in jobs["missing"]]
     assert sorted(models) == [f"model={folder}", "model=tiny"]
 
 
 def test_failed_runs_are_repeated_only_on_request(plan_of, tmp_path, monkeypatch):
     plan = plan_of(seeds=(0,))
     fail(plan, "whole")
-    told = overview([plan])
+    text = overview([plan])
     for part in ("RuntimeError: the loss is", "--retry-failed", "2 runs: 1 failed, 1 missing"):
-        assert part in told
+        assert part in text
 
     command = Command(plan, monkeypatch)
     assert run_missing([plan], tmp_path) == 0
@@ -230,11 +230,13 @@ def test_a_row_that_needs_a_variable_is_not_run_without_it(plan_of, tmp_path, mo
         "+experiment=dualcse_cross_no_both"
     }
     assert missing(status([plan])) == [], "what is withheld is not a failure"
-    told = overview([plan])
-    assert "not run: it costs money; CSE_MAY_ASK=1 in the environment runs it (2 runs)" in told
-    assert "2 runs: 2 finished\n" in told
-    other = plan_of(TABLE, name="other")
-    assert len(missing(status([plan, other]))) == 2, "another row needs it without the variable"
+    text = overview([plan])
+    assert "not run: it costs money; CSE_MAY_ASK=1 in the environment runs it (2 runs)" in text
+    assert "2 runs: 2 finished\n" in text
+    other_plan = plan_of(TABLE, name="other_plan")
+    assert len(missing(status([plan, other_plan]))) == 2, (
+        "another row needs it without the variable"
+    )
     monkeypatch.setenv("CSE_MAY_ASK", "1")
     assert len(missing(status([plan]))) == 2
     finish(plan, point_of(plan, "whole"), 1)
@@ -248,15 +250,17 @@ def test_a_kept_reproduction_is_made_again_from_its_records(plan_of, tmp_path):
     files = {path.name for path in keep(reproduce(plan), tmp_path)}
     assert files >= {"runs.jsonl", "curves.parquet", "predictions.parquet"}
     assert files >= {f"{plan.stem}{ending}" for ending in (".md", ".csv", ".tex")}
-    (kept,) = kept_folders(tmp_path)
-    assert {*kept.records} == {f"{folder.parent.name}-{folder.name}" for folder in folders}
-    again = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", [kept]))
-    before = [path.read_bytes() for path in sorted(kept.folder.iterdir())]
-    keep(reproduce(again), tmp_path)  # onto themselves
-    assert [path.read_bytes() for path in sorted(kept.folder.iterdir())] == before
+    (folder_of_kept,) = kept_folders(tmp_path)
+    assert {*folder_of_kept.records} == {
+        f"{folder.parent.name}-{folder.name}" for folder in folders
+    }
+    kept_plan = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", [folder_of_kept]))
+    before = [path.read_bytes() for path in sorted(folder_of_kept.folder.iterdir())]
+    keep(reproduce(kept_plan), tmp_path)  # onto themselves
+    assert [path.read_bytes() for path in sorted(folder_of_kept.folder.iterdir())] == before
     texts = []
-    for number, each in enumerate((plan, again)):
-        written = reproduce(each).write(tmp_path / str(number))
+    for number, any_plan in enumerate((plan, kept_plan)):
+        written = reproduce(any_plan).write(tmp_path / str(number))
         texts.append([path.read_text() for path in written])
 
     assert texts[0] == texts[1]
@@ -295,8 +299,12 @@ def test_runs_made_again_are_compared_with_those_kept(plan_of, tmp_path):
     assert compared().endswith(f"\n  {name}: other weights, the same scores")
     change(key="described in other words")
     assert compared().startswith("1 of"), "the run with this key is not of the plan"
-    kept = Plan(plan.spec, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path)))
-    assert repetitions(kept, kept_runs(kept_folders(tmp_path))) == "", "they are those kept"
+    folder_of_kept = Plan(
+        plan.spec, plan.request, RunsTable(tmp_path / "nothing", kept_folders(tmp_path))
+    )
+    assert repetitions(folder_of_kept, kept_runs(kept_folders(tmp_path))) == "", (
+        "they are those kept"
+    )
 
 
 def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
@@ -311,21 +319,23 @@ def test_a_run_made_again_replaces_its_record_where_that_is(plan_of, tmp_path):
     (tmp_path / "paper").mkdir()
     plan.table.refresh()
     keep(reproduce(plan), tmp_path)
-    (kept,) = kept_folders(tmp_path)
-    assert kept.folder.parent.name == "other"
-    assert [*kept.records] == [*kept.curves] == [f"{record['name']}-abcdef0123-s0"]
+    (folder_of_kept,) = kept_folders(tmp_path)
+    assert folder_of_kept.folder.parent.name == "other"
+    assert (
+        [*folder_of_kept.records] == [*folder_of_kept.curves] == [f"{record['name']}-abcdef0123-s0"]
+    )
 
 
 def test_matched_rows_train_for_as_many_steps_as_the_first(plan_of, tmp_path, monkeypatch):
     plan = plan_of(MATCHED)
     command = Command(plan, monkeypatch)
-    needed = {job.point.overrides[0] for job in plan.jobs(plan.lines[2])}
-    assert needed == {"+experiment=dualcse_cross"}
+    experiments = {job.point.overrides[0] for job in plan.jobs(plan.lines[2])}
+    assert experiments == {"+experiment=dualcse_cross"}
     assert run_missing([plan], tmp_path) == 0
-    own = ("+experiment=simcse_inli", "+debug=tiny", "encoder=tiny", "data.batch_size=64")
+    own_overrides = ("+experiment=simcse_inli", "+debug=tiny", "encoder=tiny", "data.batch_size=64")
     limit = ("trainer.max_epochs=-1", "trainer.max_steps=10")
-    assert command.points[1] == [[*own, *limit, f"seed={seed}"] for seed in (0, 1)]
+    assert command.points[1] == [[*own_overrides, *limit, f"seed={seed}"] for seed in (0, 1)]
     assert "Equal steps: more as dual (tiny), 10 steps." in reproduce(plan).table.legend
     assert len(plan.finished(plan.lines[0])) == 1, "its baseline is of the matched runs"
-    evaluated = limited(Point("evaluate", (), Point("train", own)), 10)
-    assert evaluated.of == Point("train", (*own, *limit))
+    evaluated = limited(Point("evaluate", (), Point("train", own_overrides)), 10)
+    assert evaluated.of == Point("train", (*own_overrides, *limit))

@@ -57,7 +57,10 @@ def test_columns_and_published_numbers(read):
     spec = read()
     assert (spec.key, spec.source) == ("dualcse/table5", "DualCSE, Table 5")
     assert (spec.reference, spec.test, spec.make) == ("DualCSE", "mcnemar", None)
-    assert [(one.title, one.source, one.keys, one.scale, one.decimals) for one in spec.columns] == [
+    assert [
+        (number.title, number.source, number.keys, number.scale, number.decimals)
+        for number in spec.columns
+    ] == [
         ("RTE", "metric", ("test/rte/accuracy_all",), 100.0, 2),
         ("MNLI", "metric", ("test/mnli/accuracy",), 100.0, 2),
         ("Avg", "mean", ("RTE", "MNLI"), 1.0, 2),
@@ -95,7 +98,7 @@ def test_a_row_is_a_line_for_each_encoder(read):
 
 
 @pytest.mark.parametrize(
-    ("label", "request_", "wanted"),
+    ("label", "request_", "expected"),
     [
         ("DualCSE", Request("small"), ("minilm_l4", "roberta_base", (0, 1, 2))),
         ("words", Request("small"), (None, None, (0,))),
@@ -105,9 +108,9 @@ def test_a_row_is_a_line_for_each_encoder(read):
         ("DualCSE", Request("tiny", "bert_large"), ("bert_large", "roberta_base", (0,))),
     ],
 )
-def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, wanted):
+def test_a_profile_or_an_encoder_replaces_all_encoders(read, label, request_, expected):
     (line,) = [line for line in read().lines(request_) if line.label == label]
-    assert (line.encoder, line.paper_encoder, line.seeds) == wanted
+    assert (line.encoder, line.paper_encoder, line.seeds) == expected
     (hub,) = read().lines(Request("small", only=("hub",)))
     assert "a model of its own" in hub.published
 
@@ -116,14 +119,14 @@ def test_a_profile_may_keep_the_encoders_of_the_file(read):
     spec = read(TABLE.replace("small: {", "small: {keep_encoders: true, "))
     lines = {}
     for request in (Request("small"), Request("tiny"), Request("small", "bert_large")):
-        found = spec.lines(request)
-        lines[request] = [line.encoder for line in found if line.label == "DualCSE"]
+        of_request = spec.lines(request)
+        lines[request] = [line.encoder for line in of_request if line.label == "DualCSE"]
 
     assert list(lines.values()) == [list(BOTH), ["tiny"], ["bert_large"]]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("title: What", "titel: What", "titel: Unexpected keyword"),
         ("title: What the terms contribute", "", r"yaml: title: "),
@@ -150,9 +153,9 @@ def test_a_profile_may_keep_the_encoders_of_the_file(read):
         ("title: What", "match: [LENGTH]\ntitle: What", r"match .a trained row"),
     ],
 )
-def test_faults_name_file_and_key(read, old, new, told):
+def test_faults_name_file_and_key(read, old, new, message):
     assert TABLE.count(old) == 1
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         read(TABLE.replace(old, new))
 
     assert all("/dualcse/" in fault for fault in caught.value.faults)
@@ -181,20 +184,20 @@ def test_a_part_of_another_table(read):
 def test_profiles_that_the_files_of_a_folder_share(read, tmp_path):
     rows = "rows: {DualCSE: [data.train_rows=7], other: [x=1]}"
     shared = f"small: {{overrides: [diag.sentences=9], seeds: 2, {rows}}}"
-    own = read()
+    own_profile = read()
     (tmp_path / "dualcse" / "profiles.yaml").write_text(shared)
-    assert read().profiles == own.profiles, "a profile of the file itself is its own"
+    assert read().profiles == own_profile.profiles, "a profile of the file itself is its own"
     text = TABLE.replace("small: {", "laptop: {")
-    found = read(text).profiles["small"]
-    assert found == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
+    lines = read(text).profiles["small"]
+    assert lines == Profile(("diag.sentences=9",), (0, 1), {"DualCSE": ("data.train_rows=7",)})
     assert read(text + "seeds: [5]\n").profiles["small"].seeds is None, "a list of seeds stays"
     assert find_specs(tmp_path).keys() == {"dualcse/table5"}
 
 
 def test_the_papers_own_specs_are_right():
     specs = find_specs(experiments_dir())
-    others = ("profiles.yaml", "claims.yaml")
-    files = [file for file in experiments_dir().glob("*/*.yaml") if file.name not in others]
+    other_specs = ("profiles.yaml", "claims.yaml")
+    files = [file for file in experiments_dir().glob("*/*.yaml") if file.name not in other_specs]
     assert len(specs) == len(files) >= 26
     for spec in specs.values():
         for profile in (None, "small", "laptop", "tiny"):

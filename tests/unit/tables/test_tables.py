@@ -3,7 +3,6 @@ them.
 """
 
 import itertools
-import math
 import random
 import statistics
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 from fake_plan import FakePlan, leave_run, runs_of, spec
 from scipy import stats
 
-from lightning_cse.metrics import auprc, mcnemar, mean_influences, spearman
+from lightning_cse.metrics import mcnemar, mean_influences
 from lightning_cse.tables import comparisons
 from lightning_cse.tables.comparisons import POWER
 from lightning_cse.tables.render import render
@@ -41,16 +40,16 @@ def record(metrics=(), **more):
     return {"name": "a", "config_hash": "01", "metrics": dict(metrics), **more}
 
 
-def table_of(made, **records):
+def table_of(table_spec, **records):
     """Return the table of a spec whose rows have these records, in the order of seeds."""
-    return make_table(FakePlan(made, runs_of(**records)))
+    return make_table(FakePlan(table_spec, runs_of(**records)))
 
 
 def test_mean_deviation_range_and_published_number(tmp_path):
     paper = "a,bert_base,RTE,80.18,0.3, a,bert_base,EIS,99,,"
-    made = spec(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
+    table_spec = spec(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN}, paper)
     values = (0.75, 0.80, 0.79)
-    table = table_of(made, a=[record({RTE: one}) for one in values])
+    table = table_of(table_spec, a=[record({RTE: value}) for value in values])
     cell, empty = (table.cells.loc[(0, title)] for title in ("RTE", "EIS"))
     assert by_seed(table, 0, "RTE") == pytest.approx({0: 75, 1: 80, 2: 79})
     assert [cell["mean"], cell["sd"]] == pytest.approx([78, statistics.stdev([75, 80, 79])])
@@ -62,25 +61,25 @@ def test_mean_deviation_range_and_published_number(tmp_path):
 
 def test_a_metric_that_is_absent_has_a_value_where_its_task_was_measured(tmp_path):
     ties = "test/eis/ties"
-    made = spec(
+    table_spec = spec(
         tmp_path, {"EIS": EIS, "ties": {"metric": ties, "absent": 0}}, {"a": TRAIN, "b": TRAIN}
     )
     runs = {
         "a": [record({EIS: 0.5, ties: 0.25}), record({EIS: 0.5}), record({RTE: 0.5})],
         "b": [record({RTE: 0.5})],
     }
-    table = table_of(made, **runs)
+    table = table_of(table_spec, **runs)
     assert by_seed(table, 0, "ties") == {0: 25, 1: 0}
     assert not by_seed(table, 1, "ties")
 
 
 def test_hours_are_those_of_the_evaluations_and_of_their_trainings(tmp_path):
-    made = spec(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN, "b": TRAIN})
-    both = record({RTE: 0.5, EIS: 0.5}, seconds={"test": 1800.0})
-    runs = runs_of(a=[both, both], b=[record({RTE: 0.5})])
+    table_spec = spec(tmp_path, {"RTE": RTE, "EIS": EIS}, {"a": TRAIN, "b": TRAIN})
+    both_metrics = record({RTE: 0.5, EIS: 0.5}, seconds={"test": 1800.0})
+    runs = runs_of(a=[both_metrics, both_metrics], b=[record({RTE: 0.5})])
     of = runs_of(training=[record(seconds={"training": 3600.0, "evaluation": 900.0})])
     trainings = {runs["a"][seed].source: of["training"][0] for seed in (0, 1)}
-    table = make_table(FakePlan(made, runs, training=lambda run: trainings.get(run.source)))
+    table = make_table(FakePlan(table_spec, runs, training=lambda run: trainings.get(run.source)))
     assert table.time() == "2.25 hours for 3 runs"
 
 
@@ -92,10 +91,10 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
         "gap": {"difference": ["EIS", "RTE"]},
         "lr": {"config": "lr"},
     }
-    made = spec(tmp_path, columns, {"a": TRAIN})
+    table_spec = spec(tmp_path, columns, {"a": TRAIN})
     metrics = [{RTE: 0.8, EIS: 0.6}, {RTE: 0.9}, {RTE: 0.6, EIS: 0.2}]
-    records = [record(one, decisive={"config": {"lr": 1e-5}}) for one in metrics]
-    table = table_of(made, a=records)
+    records = [record(of_run, decisive={"config": {"lr": 1e-5}}) for of_run in metrics]
+    table = table_of(table_spec, a=records)
     assert by_seed(table, 0, "Avg") == pytest.approx({0: 70, 2: 40})
     assert by_seed(table, 0, "gap") == pytest.approx({0: -20, 2: -40})
     cells = table.cells.loc[0]
@@ -105,12 +104,14 @@ def test_means_are_of_seeds_that_all_columns_have(tmp_path):
 def test_marks_have_symbols_which_the_legend_explains(tmp_path):
     eis = {"metric": EIS, "instead": {"test/eis2/accuracy": "matched dev."}}
     columns = {"EIS": eis, "Avg": {"mean": ["EIS"]}}
-    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
+    table_spec = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
     a = [record({EIS: 0.5}, baselines={"length": {EIS: 1.0}})]
     runs = runs_of(a=a, b=[record({"test/eis2/accuracy": 0.5})])
-    found = make_table(FakePlan(made, runs, is_stale=lambda run: run.source.name == "b-s0.json"))
-    assert found.cells["signs"].tolist() == ["", "", "†‡", "†‡", "", ""]
-    assert found.legend[:2] == ("† matched dev.", "‡ measured with another version of its method.")
+    table = make_table(
+        FakePlan(table_spec, runs, is_stale=lambda run: run.source.name == "b-s0.json")
+    )
+    assert table.cells["signs"].tolist() == ["", "", "†‡", "†‡", "", ""]
+    assert table.legend[:2] == ("† matched dev.", "‡ measured with another version of its method.")
 
 
 # Significance
@@ -125,7 +126,7 @@ def rightness(name, rate):
 
 def votes(label, rate):
     of = [rightness(f"{label}{seed}", rate) for seed in range(3)]
-    return [sum(each) >= 2 for each in zip(*of, strict=True)]
+    return [sum(answers) >= 2 for answers in zip(*of, strict=True)]
 
 
 def make_runs(folder, rates):
@@ -164,28 +165,28 @@ def without_folders(runs):
     return bare
 
 
-def signs_of(found):
-    return found.cells["signs"].xs("EIS", level="column").tolist()
+def signs_of(table):
+    return table.cells["signs"].xs("EIS", level="column").tolist()
 
 
 def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_path):
-    found = make_table(FakePlan(with_tests(tmp_path), make_runs(tmp_path, RATES)))
+    table = make_table(FakePlan(with_tests(tmp_path), make_runs(tmp_path, RATES)))
     against = [votes("b", 0.78), votes("c", 0.5), rightness("length", 0.99)]
     raw = [mcnemar(right, votes("a", 0.8)).pvalue for right in against]
-    cells = found.cells.xs("EIS", level="column").loc[[1, 2, 3]]
+    cells = table.cells.xs("EIS", level="column").loc[[1, 2, 3]]
     assert cells["p"].tolist() == pytest.approx(raw)
     assert cells["p_holm"].tolist() == pytest.approx(list(holm(raw)))
-    assert signs_of(found) == ["", "", "**", "**"]
-    assert list(found.tests["row"]) == ["b", "c", "LENGTH"]
-    assert "against a with the same encoder" in found.legend[0]
-    assert "Holm over 3 comparisons" in found.legend[0]
+    assert signs_of(table) == ["", "", "**", "**"]
+    assert list(table.tests["row"]) == ["b", "c", "LENGTH"]
+    assert "against a with the same encoder" in table.legend[0]
+    assert "Holm over 3 comparisons" in table.legend[0]
 
 
 def test_without_predictions_there_is_no_test(tmp_path):
     bare = without_folders(make_runs(tmp_path, RATES))
-    found = make_table(FakePlan(with_tests(tmp_path), bare))
-    assert found.tests.empty
-    untested, least = found.legend
+    table = make_table(FakePlan(with_tests(tmp_path), bare))
+    assert table.tests.empty
+    untested, least = table.legend
     assert untested.endswith("predictions are not kept with these records: 3 comparisons.")
     assert least.startswith("Smallest difference")
 
@@ -194,74 +195,36 @@ def test_without_predictions_there_is_no_test(tmp_path):
     ("p", "sign"), [(0.0, "**"), (0.009, "**"), (0.01, "*"), (0.049, "*"), (0.05, "")]
 )
 def test_stars_begin_below_a_level(tmp_path, monkeypatch, p, sign):
-    made = spec(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
+    table_spec = spec(tmp_path, {"EIS": EIS}, {"a": TRAIN, "b": TRAIN}, reference="a")
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     monkeypatch.setattr(comparisons, "mcnemar", lambda *_: SimpleNamespace(pvalue=p))
     monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (1.5, 1.0, 2.0))
-    found = make_table(FakePlan(made, runs))
-    assert found.cells["signs"][1, "EIS"] == sign
-    assert found.tests["p"][0] > 0, "no test is certain"
-    assert ("&lt;1e-99" in render(found, "markdown")) == (p == 0)
+    table = make_table(FakePlan(table_spec, runs))
+    assert table.cells["signs"][1, "EIS"] == sign
+    assert table.tests["p"][0] > 0, "no test is certain"
+    assert ("&lt;1e-99" in render(table, "markdown")) == (p == 0)
     monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (0.5, -1.0, 2.0))
-    found = make_table(FakePlan(made, runs))
-    assert found.cells["signs"][1, "EIS"] == "", "the interval over seeds and examples has 0"
+    table = make_table(FakePlan(table_spec, runs))
+    assert table.cells["signs"][1, "EIS"] == "", "the interval over seeds and examples has 0"
 
 
-def leave_answers(folder, name, seed, right):
-    """Leave a run with what it got right, by task."""
-    return leave_run(
-        folder / "runs",
-        name,
-        seed,
-        predictions=[(task, {"correct": each}) for task, each in right.items()],
-        metrics={f"test/{task}/accuracy": np.mean(each) for task, each in right.items()},
-    )
-
-
-def leave_hits(folder, name, seed, rows, own, other):
+def leave_hits(folder, name, seed, rows, own_hits, other_hits):
     """Leave a run with the hits of two vectors on the same examples."""
-    columns = {"row": list(rows), "correct_own": own.tolist(), "correct_other": other.tolist()}
+    columns = {
+        "row": list(rows),
+        "correct_own": own_hits.tolist(),
+        "correct_other": other_hits.tolist(),
+    }
     return leave_run(
         folder / "runs",
         name,
         seed,
         predictions=[("retrieval", columns)],
         metrics={
-            "test/retrieval/accuracy_own": np.mean(own),
-            "test/retrieval/accuracy_other": np.mean(other),
+            "test/retrieval/accuracy_own": np.mean(own_hits),
+            "test/retrieval/accuracy_other": np.mean(other_hits),
         },
     )
-
-
-def test_a_mean_of_accuracies_has_an_interval_over_seeds_and_examples(tmp_path):
-    columns = {"MR": "test/mr/accuracy", "CR": "test/cr/accuracy", "Avg": {"mean": ["MR", "CR"]}}
-    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
-    rng = random.Random(3)
-    right = {
-        (name, seed, task): [rng.random() < rate for _ in range(count)]
-        for name, rate in (("a", 0.6), ("b", 0.7))
-        for seed in range(3)
-        for task, count in (("mr", 200), ("cr", 90))
-    }
-    runs = {"a": {}, "b": {}}
-    for name, seed in itertools.product("ab", range(3)):
-        of_run = {task: right[name, seed, task] for task in ("mr", "cr")}
-        runs[name][seed] = leave_answers(tmp_path, name, seed, of_run)
-
-    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
-    differences = {
-        task: [np.subtract(right["b", s, task], right["a", s, task], dtype=float) for s in range(3)]
-        for task in ("mr", "cr")
-    }
-    errors = [stats.sem(np.mean(each, axis=0)) for each in differences.values()]
-    by_seed = [50 * sum(each[s].mean() for each in differences.values()) for s in range(3)]
-    _, *ends = two_way_interval(by_seed, 50 * math.hypot(*errors))
-    assert [tests["low"]["Avg"], tests["high"]["Avg"]] == pytest.approx(ends)
-    assert tests["test"].to_dict() == {"MR": "mcnemar", "CR": "mcnemar", "Avg": "interval"}
-    assert math.isnan(tests["p"]["Avg"])
-    assert math.isnan(tests["p_holm"]["Avg"])
-    adjusted = holm(tests["p"][["MR", "CR"]])
-    assert tests["p_holm"][["MR", "CR"]].tolist() == pytest.approx(adjusted), "of two, not three"
 
 
 def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_the_column(tmp_path):
@@ -270,18 +233,18 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
         "other": {"metric": "test/retrieval/accuracy_other", "scale": 1},
         "both": {"mean": ["own", "other"], "scale": 10},
     }
-    made = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
+    table_spec = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN}, reference="a")
     rng = np.random.default_rng(6)
     premises = np.repeat(np.arange(60), 4)
     means = {}
     runs = {"a": {}, "b": {}}
     for name, seed in itertools.product("ab", range(3)):
         easy = rng.random(60)[premises] + (0.1 if name == "a" else 0)
-        own, other = (rng.random(240) < 0.4 + 0.5 * easy for _ in range(2))
-        means[name, seed] = (own.astype(float) + other) / 2
-        runs[name][seed] = leave_hits(tmp_path, name, seed, premises, own, other)
+        own_hits, other_hits = (rng.random(240) < 0.4 + 0.5 * easy for _ in range(2))
+        means[name, seed] = (own_hits.astype(float) + other_hits) / 2
+        runs[name][seed] = leave_hits(tmp_path, name, seed, premises, own_hits, other_hits)
 
-    tests = make_table(FakePlan(made, runs)).tests.set_index("column")
+    tests = make_table(FakePlan(table_spec, runs)).tests.set_index("column")
     differences = 10 * np.array([means["b", seed] - means["a", seed] for seed in range(3)])
     influences = mean_influences(differences.mean(axis=0))
     error = clustered_error(influences, premises)
@@ -290,55 +253,8 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
     assert [tests["low"]["both"], tests["high"]["both"]] == pytest.approx(ends)
 
 
-@pytest.mark.parametrize("metric", ["auprc", "spearman"])
-def test_an_area_or_a_correlation_has_an_interval_over_seeds_and_examples(tmp_path, metric):
-    key = f"test/task/{metric}"
-    made = spec(tmp_path, {"metric": key}, {"a": TRAIN, "b": TRAIN}, reference="a")
-    rng = np.random.default_rng(5)
-    target = rng.random(400) < 0.4 if metric == "auprc" else rng.integers(0, 6, 400)
-    of = {"auprc": (auprc, "label"), "spearman": (spearman, "gold")}
-    measure, column = of[metric]
-    shared = rng.normal(size=400)
-    scores = {
-        (name, seed): target + noise * shared + rng.normal(size=400)
-        for name, noise in (("a", 1.0), ("b", 0.5))
-        for seed in range(3)
-    }
-    runs = {"a": {}, "b": {}}
-    for (name, seed), values in scores.items():
-        columns = {"row": list(range(400)), column: target.tolist(), "score": values.tolist()}
-        runs[name][seed] = leave_run(
-            tmp_path / "runs",
-            name,
-            seed,
-            predictions=[("task", columns)],
-            metrics={key: measure(target, values)},
-        )
-
-    test = make_table(FakePlan(made, runs)).tests.iloc[0]
-    assert test["test"] == "interval"
-    assert math.isnan(test["p"])
-
-    def difference(rows):
-        return np.mean(
-            [
-                measure(target[rows], scores["b", seed][rows])
-                - measure(target[rows], scores["a", seed][rows])
-                for seed in range(3)
-            ]
-        )
-
-    resampled = [difference(rng.integers(0, 400, 400)) for _ in range(1_000)]
-    by_seed = [
-        measure(target, scores["b", seed]) - measure(target, scores["a", seed]) for seed in range(3)
-    ]
-    _, *ends = two_way_interval(100 * np.array(by_seed), 100 * np.std(resampled))
-    assert [test["low"], test["high"]] == pytest.approx(ends, abs=0.15)
-    assert test["mean"] - test["mean_reference"] == pytest.approx(100 * np.mean(by_seed))
-
-
 def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path):
-    made = spec(
+    table_spec = spec(
         tmp_path,
         {"EIS": EIS},
         {"a": TRAIN, "b": {**TRAIN, "overrides": ["seed=1"]}, "length": LENGTH},
@@ -348,12 +264,12 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
     b = (0.70, 0.79)
     baselines = {"length": {EIS: 0.5}}
     table = table_of(
-        made,
+        table_spec,
         a=[record({EIS: value}, baselines=baselines) for value in a],
         b=[record({EIS: value}) for value in b],
     )
-    found = table.effects.set_index(["row", "reference"])
-    assert set(found.index) == {
+    effects = table.effects.set_index(["row", "reference"])
+    assert set(effects.index) == {
         ("a", ""),
         ("b", ""),
         ("length", ""),
@@ -361,15 +277,15 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
         ("length", "a"),
         ("length", "b"),
     }
-    differences = [100 * (one - other) for one, other in zip(b, a, strict=False)]
+    differences = [100 * (b_value - baseline) for b_value, baseline in zip(b, a, strict=False)]
     ends = stats.ttest_1samp(differences, 0).confidence_interval()
-    assert found.loc[("b", "a"), "seeds"] == 2
-    assert found.loc[("b", "a"), ["value", "low", "high"]].tolist() == pytest.approx(
+    assert effects.loc[("b", "a"), "seeds"] == 2
+    assert effects.loc[("b", "a"), ["value", "low", "high"]].tolist() == pytest.approx(
         [statistics.fmean(differences), *ends]
     )
-    assert found.loc[("b", "a"), "sd"] == pytest.approx(statistics.stdev(differences))
-    assert found.loc[("length", "a"), "value"] == pytest.approx(50 - 78)
-    assert found.loc[("length", "a"), "seeds"] == 3
+    assert effects.loc[("b", "a"), "sd"] == pytest.approx(statistics.stdev(differences))
+    assert effects.loc[("length", "a"), "value"] == pytest.approx(50 - 78)
+    assert effects.loc[("length", "a"), "seeds"] == 3
     least = detectable_difference(statistics.stdev(differences), 2, power=POWER)
     (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
     assert text.endswith(f"EIS {least:.2f}."), "a constant has no deviation of its own"
@@ -377,10 +293,10 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
 
 def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
     column = {"metric": RTE, "instead": {EIS: "another task"}}
-    made = spec(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
-    table = table_of(made, a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
+    table_spec = spec(tmp_path, {"RTE": column}, {"a": TRAIN, "b": TRAIN})
+    table = table_of(table_spec, a=[record({RTE: 0.5})], b=[record({EIS: 0.5})])
     assert set(table.effects["reference"]) == {""}
-    made = spec(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
-    table = table_of(made, a=[record({RTE: 0.5})])
+    table_spec = spec(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
+    table = table_of(table_spec, a=[record({RTE: 0.5})])
     assert set(table.effects["reference"]) == {""}
     assert not any(text.startswith("Smallest difference") for text in table.legend)
