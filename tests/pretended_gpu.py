@@ -102,8 +102,8 @@ def copies(method, batch):
     }
     with mock.patch.multiple(torch, **in_main_memory), fakes:
         on_device(method)
-        for frozen in getattr(getattr(method, "restoration", None), "_frozen", ()):
-            on_device(frozen)
+        if frozen := getattr(getattr(method, "restoration", None), "frozen", None):
+            on_device(frozen.backbone)
 
         moved = {
             key: fakes.from_tensor(value).to(DEVICE)

@@ -55,7 +55,7 @@ def share(rows: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def gather(own: Tensor) -> Tensor:
+def gather_rows(shared: Tensor) -> Tensor:
     """Return the tensors (k, d) of all processes as one, in the order before `share`.
 
     Every process computes the same loss from it. A gradient reaches only the rows of this process,
@@ -63,9 +63,9 @@ def gather(own: Tensor) -> Tensor:
     gradient as with a single process.
     """
     if world()[1] == 1:
-        return own
+        return shared
 
-    gathered: Tensor = _Gather.apply(own)  # type: ignore[no-untyped-call]
+    gathered: Tensor = _GatherRows.apply(shared)  # type: ignore[no-untyped-call]
 
     return gathered
 
@@ -90,13 +90,14 @@ def from_all(value: Any) -> list[Any]:
     return values
 
 
-class _Gather(torch.autograd.Function):
+class _GatherRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor) -> Tensor:
+    def forward(ctx: Any, shared: Tensor) -> Tensor:
         parts = [
-            torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(world()[1])
+            torch.empty_like(shared, memory_format=torch.contiguous_format)
+            for _ in range(world()[1])
         ]
-        dist.all_gather(parts, own.contiguous())
+        dist.all_gather(parts, shared.contiguous())
         return torch.stack(parts, dim=1).flatten(0, 1)
 
     @staticmethod

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from lightning_cse.devices import gather, share, to_device
+from lightning_cse.devices import gather_rows, share, to_device
 from lightning_cse.encoders.architecture import (
     embedding_layer,
     first_position,
@@ -100,7 +100,7 @@ class Passes:
             )
 
         if self.is_shared:
-            vectors = gather(vectors)[: len(order)]
+            vectors = gather_rows(vectors)[: len(order)]
 
         sizes = [len(part.ids) for part in parts]
 

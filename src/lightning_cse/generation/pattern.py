@@ -11,7 +11,7 @@ import pydantic
 from pydantic import BaseModel, Field, ValidationError
 
 from lightning_cse.generation.examples import Examples, Pair, Source, draw_examples
-from lightning_cse.generation.text import masked
+from lightning_cse.generation.text import mask_words
 
 SOURCE = "source"
 """The reference of a role that is made from the sentence itself."""
@@ -168,7 +168,7 @@ class Role(_Role):
 
     def content(self, sentence: str, seed: int) -> str:
         """Return the message of the user for a sentence."""
-        shown = sentence if self.masked is None else masked(sentence, self.masked, seed)
+        shown = sentence if self.masked is None else mask_words(sentence, self.masked, seed)
 
         return self.message.format(sentence=shown)
 

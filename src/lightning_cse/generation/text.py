@@ -35,7 +35,7 @@ MASK = "<mask>"
 """What stands in the place of a word that a language model fills."""
 
 
-def masked(sentence: str, share: float, seed: int) -> str:
+def mask_words(sentence: str, share: float, seed: int) -> str:
     r"""Return a sentence with :math:`\lceil s n \rceil` of its :math:`n` words masked.
 
     In half of the sentences, neighbouring masks become one.

@@ -1,11 +1,12 @@
 """InfoCSE: SimCSE, and a network that restores masked tokens from the sentence's vector."""
 
 import copy
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from lightning_cse.devices import to_device
 from lightning_cse.embeddings import PointEmbedding
@@ -15,6 +16,32 @@ from lightning_cse.methods.base import Method, Training
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import in_float32
 from lightning_cse.tokens import Tokens
+
+
+class FrozenLayers:
+    """The first layers of a copy of a backbone, without dropout.
+
+    This is no `torch.nn.Module`: as a part of one, the copy would be saved in checkpoints and set
+    to training mode.
+    """
+
+    def __init__(self, backbone: PreTrainedModel, depth: int) -> None:
+        self.backbone = copy.deepcopy(backbone).requires_grad_(False).eval()
+        self.depth = depth
+
+    @torch.no_grad()
+    def states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the states after the layers: (n, length, d)."""
+        backbone = self.backbone.to(ids.device)
+        output = backbone(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True)
+        states: Tensor = output.hidden_states[self.depth]
+
+        return states
+
+    @property
+    def vocabulary(self) -> Tensor:
+        """The vectors of the vocabulary: (tokens, d)."""
+        return cast("nn.Embedding", self.backbone.get_input_embeddings()).weight
 
 
 class Restoration(nn.Module):
@@ -63,8 +90,7 @@ class Restoration(nn.Module):
 
         self.share = share
         width = encoder.width
-        # In a tuple, it is no part of this module: not trained, not saved, not in training mode.
-        self._frozen = (copy.deepcopy(encoder.backbone).requires_grad_(False).eval(),)
+        self.frozen = FrozenLayers(encoder.backbone, self.depth)
         layer = nn.TransformerEncoderLayer(
             width,
             config.num_attention_heads,
@@ -85,19 +111,14 @@ class Restoration(nn.Module):
         """Return the loss of sentences (n, d) with these ids (n, length); of their tokens, bare
         ones may be masked. What is a token is in main memory.
         """
-        masked, chosen = self.masked(ids, is_bare, step)
+        masked_ids, chosen = self.mask_tokens(ids, is_bare, step)
         indices = to_device(np.flatnonzero(chosen), ids.device)
         mask = to_device(is_token, ids.device)
-        frozen = self._frozen[0].to(vectors.device)
-        with torch.no_grad():
-            states = frozen(
-                input_ids=masked, attention_mask=mask.long(), output_hidden_states=True
-            ).hidden_states[self.depth]
-
+        states = self.frozen.states(masked_ids, mask)
         states = torch.cat([vectors[:, None].to(states.dtype), states[:, 1:]], dim=1)
         states = self.layers(states, src_key_padding_mask=~mask).flatten(0, 1)[indices]
-        table = frozen.get_input_embeddings().weight
-        logits = nn.functional.linear(self.before_vocabulary(states), table, self.bias)
+        states = self.before_vocabulary(states)
+        logits = nn.functional.linear(states, self.frozen.vocabulary, self.bias)
 
         # The sum over none is 0; their mean would not be a number.
         targets = ids.flatten()[indices]
@@ -105,7 +126,7 @@ class Restoration(nn.Module):
 
         return loss / max(1, len(logits))
 
-    def masked(self, ids: Tensor, is_bare: np.ndarray, step: int) -> tuple[Tensor, np.ndarray]:
+    def mask_tokens(self, ids: Tensor, is_bare: np.ndarray, step: int) -> tuple[Tensor, np.ndarray]:
         """Return the ids with a share of the bare tokens masked, and where: the same in every
         process.
         """

@@ -16,7 +16,7 @@ from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import read_score
 from lightning_cse.generation.pattern import wrong_pattern
 from lightning_cse.generation.summary import measures, shown_prompts, summarise
-from lightning_cse.generation.text import MASK, masked
+from lightning_cse.generation.text import MASK, mask_words
 from lightning_cse.llm import LLMError, Reply
 
 SENTENCE = "one two three four five six seven eight nine ten"
@@ -219,7 +219,7 @@ def test_scores_are_read_from_replies(reply, expected):
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7, 1.0])
 def test_share_of_the_words_is_masked(share):
     words = SENTENCE.split()
-    found = [masked(SENTENCE, share, seed) for seed in range(40)]
+    found = [mask_words(SENTENCE, share, seed) for seed in range(40)]
     counts = [text.split().count(MASK) for text in found]
     merged = [text for text in found if f"{MASK} {MASK}" not in text]
 
@@ -231,7 +231,7 @@ def test_share_of_the_words_is_masked(share):
     )
     assert len({*found}) > 5 or share == 1.0
     assert len(merged) >= 8
-    assert masked(SENTENCE, share, 3) == found[3]
+    assert mask_words(SENTENCE, share, 3) == found[3]
 
 
 def test_mask_that_is_left_is_rejected(serve, generation):

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from lightning_cse.config.compose import register
-from lightning_cse.devices import gather, share
+from lightning_cse.devices import gather_rows, share
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.encoders import passes as encoder_passes
 from lightning_cse.engine.build import build
@@ -40,7 +40,7 @@ def gradients(method):
     return {name: p.grad.clone() for name, p in named if p.grad is not None}
 
 
-def masked(forward):
+def fixed_dropout(forward):
     """Drop the same numbers of each vector in every call: two passes over a sentence differ, always
     in the same way.
     """
@@ -54,7 +54,7 @@ def masked(forward):
 
 
 def steps(cfg, count=4, is_shared=False):
-    """Loss and gradients of the first batches, without dropout but for `masked`."""
+    """Loss and gradients of the first batches, without dropout but for `fixed_dropout`."""
     torch.manual_seed(0)
     parts = build(cfg)
     method = parts.method.eval()
@@ -99,12 +99,12 @@ def differences(some, others):
 def on_one_of_several(rank, file, cfgs):
     torch.set_num_threads(1)
     register()
-    SentenceEncoder.forward = masked(SentenceEncoder.forward)  # type: ignore[method-assign]
+    SentenceEncoder.forward = fixed_dropout(SentenceEncoder.forward)  # type: ignore[method-assign]
     alone = {name: steps(cfg) for name, cfg in cfgs.items()}
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=DEVICES)
     for n in (1, 2, 3, 7):
         assert torch.equal(
-            gather(torch.from_numpy(share(np.arange(n)))[:, None])[:n, 0], torch.arange(n)
+            gather_rows(torch.from_numpy(share(np.arange(n)))[:, None])[:n, 0], torch.arange(n)
         )
 
     for name, cfg in cfgs.items():
@@ -164,7 +164,7 @@ def test_three_devices_match_one(compose, tmp_path):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_chunks_match_the_whole_batch(name, compose, monkeypatch):
-    monkeypatch.setattr(SentenceEncoder, "forward", masked(SentenceEncoder.forward))
+    monkeypatch.setattr(SentenceEncoder, "forward", fixed_dropout(SentenceEncoder.forward))
     whole = compose(f"+experiment={name}", *OVERRIDES)
     chunked = compose(f"+experiment={name}", *OVERRIDES, "method.chunk_size=5")
     assert max(differences(steps(whole), steps(chunked))) < 1e-5

@@ -41,7 +41,9 @@ def test_step_adds_the_weighted_loss():
     step["loss"].backward()
     learn = {name for name, weight in method.named_parameters() if weight.grad is not None}
     assert {"restoration.bias", "head.0.weight"} <= learn
-    assert not any(weight.requires_grad for weight in method.restoration._frozen[0].parameters())
+    assert not any(
+        weight.requires_grad for weight in method.restoration.frozen.backbone.parameters()
+    )
     assert not any("frozen" in name for name in method.state_dict())
 
 
@@ -50,15 +52,15 @@ def test_masks_are_a_share_of_the_bare_tokens_and_the_same_for_a_step():
     ids = torch.randint(5, 900, (40, 60), generator=torch.Generator().manual_seed(1))
     is_bare = np.zeros((40, 60), dtype=bool)
     is_bare[:, 1:50] = True
-    changed, chosen = restoration.masked(ids, is_bare, 3)
+    changed, chosen = restoration.mask_tokens(ids, is_bare, 3)
     assert not chosen[~is_bare].any()
     assert chosen[is_bare].mean() == pytest.approx(0.25, abs=0.04)
     assert torch.equal(changed[~chosen], ids[~chosen])
     kinds = changed[chosen]
     assert (kinds == restoration.mask_id).double().mean().item() == pytest.approx(0.8, abs=0.06)
     assert (kinds == ids[chosen]).double().mean().item() == pytest.approx(0.1, abs=0.05)
-    again, _ = restoration.masked(ids, is_bare, 3)
-    other, _ = restoration.masked(ids, is_bare, 4)
+    again, _ = restoration.mask_tokens(ids, is_bare, 3)
+    other, _ = restoration.mask_tokens(ids, is_bare, 4)
     assert torch.equal(again, changed)
     assert not torch.equal(other, changed)
 
@@ -73,11 +75,11 @@ def test_restoration_is_the_mean_over_the_masked_tokens():
     is_bare = is_token & (np.arange(20) > 0)
     vectors = normal(3, 32, dtype=torch.float32)
     found = restoration(vectors, ids, is_token, is_bare, 2)
-    masked, chosen = restoration.masked(ids, is_bare, 2)
-    frozen = restoration._frozen[0]
+    masked_ids, chosen = restoration.mask_tokens(ids, is_bare, 2)
+    frozen = restoration.frozen.backbone
     losses = []
     for row, length in enumerate(lengths):
-        output = frozen(input_ids=masked[row : row + 1, :length], output_hidden_states=True)
+        output = frozen(input_ids=masked_ids[row : row + 1, :length], output_hidden_states=True)
         states = output.hidden_states[1].clone()
         states[0, 0] = vectors[row]
         before = restoration.before_vocabulary(restoration.layers(states))[0]
