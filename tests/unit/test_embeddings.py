@@ -27,8 +27,10 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def make(kind, n=4, d=3, seed=0):
-    return kind(*normal(len(dataclasses.fields(kind)), n, d, seed=seed, dtype=torch.float32))
+def make(embedding_class, n=4, d=3, seed=0):
+    return embedding_class(
+        *normal(len(dataclasses.fields(embedding_class)), n, d, seed=seed, dtype=torch.float32)
+    )
 
 
 def assert_same(a, b):
@@ -37,18 +39,18 @@ def assert_same(a, b):
 
 
 @every_kind
-def test_views_name_the_primary_one_first(kind):
-    embedding = make(kind)
-    views = [(view, getattr(embedding, name)) for view, name in KINDS[kind].items()]
+def test_views_name_the_primary_one_first(embedding_class):
+    embedding = make(embedding_class)
+    views = [(view, getattr(embedding, name)) for view, name in KINDS[embedding_class].items()]
     assert list(embedding.views().items()) == views
 
 
 def test_two_gaussians_are_joined_and_split():
     explicit = make(GaussianEmbedding, seed=1)
     implicit = make(GaussianEmbedding, seed=2)
-    both = DualGaussianEmbedding.of(explicit, implicit)
-    assert_same(both.explicit, explicit)
-    assert_same(both.implicit, implicit)
+    dual = DualGaussianEmbedding.of(explicit, implicit)
+    assert_same(dual.explicit, explicit)
+    assert_same(dual.implicit, implicit)
 
 
 @every_kind
@@ -61,20 +63,20 @@ def test_two_gaussians_are_joined_and_split():
     ],
     ids=["slice", "numbers", "mask"],
 )
-def test_rows_are_chosen_in_every_field(kind, rows, want):
-    embedding = make(kind)
+def test_rows_are_chosen_in_every_field(embedding_class, rows, want):
+    embedding = make(embedding_class)
     got = embedding[rows]
-    assert type(got) is kind
+    assert type(got) is embedding_class
     assert len(got) == len(want)
     for name, value in got.fields().items():
         assert value.tolist() == [embedding.fields()[name][row].tolist() for row in want]
 
 
 @every_kind
-def test_embeddings_are_joined_copied_and_converted(kind):
-    embedding = make(kind, n=7)
+def test_embeddings_are_joined_copied_and_converted(embedding_class):
+    embedding = make(embedding_class, n=7)
     parts = [embedding[:3], embedding[3:3], embedding[3:]]
-    assert_same(kind.cat(parts), embedding)
+    assert_same(embedding_class.cat(parts), embedding)
     assert_same(Embedding.cat(parts), embedding)
     assert_same(copy.deepcopy(embedding), embedding)
     assert_same(pickle.loads(pickle.dumps(embedding)), embedding)

@@ -8,7 +8,7 @@ from oracles import cos, normal
 
 from lightning_cse.similarity import cosine, cosine_matrix
 
-both = pytest.mark.parametrize("function", [cosine_matrix, cosine])
+both_functions = pytest.mark.parametrize("function", [cosine_matrix, cosine])
 
 
 def loop(a, b):
@@ -28,7 +28,7 @@ def test_cosine_matches_loop(n, m, d, seed):
     torch.testing.assert_close(cosine(a, c), loop(a, c).diagonal(), rtol=0, atol=1e-12)
 
 
-@both
+@both_functions
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(function, dtype):
     a, b = normal(2, 6, 384, dtype=dtype)
@@ -40,7 +40,7 @@ def test_half_precision_is_computed_in_float32(function, dtype):
     torch.testing.assert_close(got.double(), want, rtol=0, atol=1e-6)
 
 
-@both
+@both_functions
 @pytest.mark.parametrize("length", [0.0, 1e-13])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_zero_vectors_have_cosine_zero_and_small_gradients(function, length, dtype):
@@ -55,6 +55,6 @@ def test_zero_vectors_have_cosine_zero_and_small_gradients(function, length, dty
     assert torch.isfinite(a.grad).all()
 
 
-@both
+@both_functions
 def test_gradients(function):
     assert torch.autograd.gradcheck(function, list(normal(2, 3, 4).requires_grad_().unbind()))

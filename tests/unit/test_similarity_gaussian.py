@@ -16,7 +16,7 @@ from lightning_cse.similarity import (
 
 ROWS = (gaussian_similarity, symmetric_gaussian_similarity)
 every_function = pytest.mark.parametrize("function", [gaussian_similarity_matrix, *ROWS])
-both = pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
+both_reductions = pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 
 
 def leaves(*embeddings):
@@ -62,7 +62,7 @@ def assert_near(got, want, atol=1e-12):
 
 
 @given(n=st.integers(1, 5), m=st.integers(1, 5), d=st.integers(1, 7), seed=st.integers(0, 10_000))
-@both
+@both_reductions
 def test_similarities_match_loops(reduce, n, m, d, seed):
     a, b, c = (gaussians(k, d, seed=seed + number) for number, k in enumerate((n, m, n)))
     got = gaussian_similarity_matrix(a, b, reduce)
@@ -95,7 +95,7 @@ def test_block_size_does_not_matter(monkeypatch, numbers, n, m, d):
     assert_near(torch.autograd.grad((got * weights).sum(), leaves(a, b)), want_gradients)
 
 
-@both
+@both_reductions
 @every_function
 def test_gradients(function, reduce):
     def call(a_mean, a_log, b_mean, b_log):
@@ -117,12 +117,14 @@ def test_second_derivative_is_an_error():
 @pytest.mark.parametrize("apart", [0.0, 1e-8, 1e-6, 1e-2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("n", "d"), [(24, 48), (200, 1)])
-@both
+@both_reductions
 @every_function
 def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
     a = gaussians(n, d, dtype=dtype, scale=3)
-    other = gaussians(n, d, dtype=dtype, seed=1)
-    b = GaussianEmbedding(a.mean + apart * other.mean, a.log_variance + apart * other.log_variance)
+    second = gaussians(n, d, dtype=dtype, seed=1)
+    b = GaussianEmbedding(
+        a.mean + apart * second.mean, a.log_variance + apart * second.log_variance
+    )
     got = function(a, b, reduce)
     assert got.max() <= 1
     assert got.min() > 0
@@ -130,12 +132,12 @@ def test_no_similarity_exceeds_one(function, reduce, n, d, dtype, apart):
 
 @pytest.mark.parametrize("log", [0.0, -12.0])
 @pytest.mark.parametrize("apart", [1.0, 0.001])
-@both
+@both_reductions
 def test_float32_is_accurate_for_small_variances(reduce, log, apart):
     """Expanding the square in float32 loses up to half a percent here."""
-    place = gaussians(1, 256, seed=1).mean.tanh()
+    positions = gaussians(1, 256, seed=1).mean.tanh()
     noise = gaussians(20, 256, seed=2)
-    exact = GaussianEmbedding(place + apart * noise.mean, log + 0.1 * noise.log_variance)
+    exact = GaussianEmbedding(positions + apart * noise.mean, log + 0.1 * noise.log_variance)
     a = exact.to(torch.float32)
     near = a.mean.flip(0)[:10]
     # Subtracting the mean of all does not help with two groups.
@@ -146,7 +148,7 @@ def test_float32_is_accurate_for_small_variances(reduce, log, apart):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@both
+@both_reductions
 @every_function
 def test_extreme_variances_stay_finite(function, reduce, dtype):
     logs = torch.tensor([12.0, -12.0, 12.0, -12.0, 0.0], dtype=dtype)[:, None].expand(-1, 8)
@@ -161,7 +163,7 @@ def test_extreme_variances_stay_finite(function, reduce, dtype):
         assert gradient.dtype == dtype
 
 
-@both
+@both_reductions
 @every_function
 def test_autocast_does_not_downcast(function, reduce):
     a, b = pair(6, 64, dtype=torch.float32)

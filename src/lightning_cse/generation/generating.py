@@ -190,7 +190,7 @@ class Generation:
     def _provenance(self, counts: Mapping[str, int], started: str) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
-        form = self.llm.form
+        form = self.llm.calls.form
         replies = self.writer.replies
         roles = {}
 

@@ -1,5 +1,6 @@
 """Have a language model write rows by a pattern; rejected replies are asked for again."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -95,6 +96,7 @@ class Writer:
     replies: Account = field(default_factory=Account)
 
     def __post_init__(self) -> None:
+        self._lock = threading.Lock()  # rows are written by several threads
         names = [role.name for role in self.pattern.roles]
         names += map(score_name, self.pattern.asked)
         self.roles = {name: Counter[str | None]() for name in names}
@@ -129,18 +131,18 @@ class Writer:
 
         return Request(messages, parameters, sample, schema)
 
-    async def write(self, place: tuple[int, str]) -> Row:
+    def write(self, place: tuple[int, str]) -> Row:
         """Return the row for a position and its sentence, complete or as far as it got."""
         row = Row(*place)
         row.sentences.update(self.given.get(row.anchor, {}))
 
         for role in self.pattern.roles:
-            written = await self._write_role(row, role)
+            written = self._write_role(row, role)
             if row.lost or not (written or self.pattern.scores):
                 return row
 
         for name, score in self.pattern.scores.items():
-            await self._score_role(row, name, score)
+            self._score_role(row, name, score)
             if row.lost:
                 return row
 
@@ -148,14 +150,14 @@ class Writer:
 
         return row
 
-    async def _write_role(self, row: Row, role: Role) -> bool:
+    def _write_role(self, row: Row, role: Role) -> bool:
         """Write the sentence of a role; return whether a reply was accepted."""
         known = {SOURCE: row.anchor, **row.sentences}
         reference = known.get(role.reference)
         if reference is None:
             return False
 
-        sentence = await self._asked(
+        sentence = self._asked(
             row,
             role.name,
             lambda sample: self.request(role, reference, sample),
@@ -166,7 +168,7 @@ class Writer:
 
         return sentence is not None
 
-    async def _score_role(self, row: Row, name: str, score: float | Literal["asked"]) -> None:
+    def _score_role(self, row: Row, name: str, score: float | Literal["asked"]) -> None:
         """Set the score of the pair of the anchor and a role's sentence, if there is one."""
         second = row.sentences.get(name)
         if second is None:
@@ -176,7 +178,7 @@ class Writer:
             row.scores[name] = score
             return
 
-        read = await self._asked(
+        read = self._asked(
             row,
             score_name(name),
             lambda sample: self.score_request(row.anchor, second, sample),
@@ -185,7 +187,7 @@ class Writer:
         if read is not None:
             row.scores[name] = read
 
-    async def _asked(
+    def _asked(
         self,
         row: Row,
         name: str,
@@ -194,16 +196,17 @@ class Writer:
     ) -> Value | None:
         """Return what is read from the first accepted of ``samples`` replies, or None."""
         for sample in range(self.samples):
-            reply = await self.llm.reply(request(sample))
+            reply = self.llm.reply(request(sample))
             if isinstance(reply, Failure):
                 row.lost = None if reply.final else reply.reason
                 self._reject(row, name, "refused by the endpoint", reply.reason)
                 return None
 
-            self.replies.add(replace(reply, cached=False))
             value, reason = read(reply)
+            with self._lock:
+                self.replies.add(replace(reply, cached=False))
             if reason is None:
-                self.roles[name][None] += 1
+                self._count(name, None)
                 return value
 
             self._reject(row, name, reason, reply.text)
@@ -211,5 +214,9 @@ class Writer:
         return None
 
     def _reject(self, row: Row, name: str, reason: str, text: str) -> None:
-        self.roles[name][reason] += 1
+        self._count(name, reason)
         row.rejected.append({"role": name, "reason": reason, "text": text})
+
+    def _count(self, name: str, reason: str | None) -> None:
+        with self._lock:
+            self.roles[name][reason] += 1

@@ -4,6 +4,7 @@ import hashlib
 import json
 import secrets
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,8 @@ class ReplyCache:
     path: Path
     _connection: sqlite3.Connection | None = None
     _claimer: str = field(default_factory=lambda: secrets.token_hex(8))
-    _lock: BaseFileLock | None = None
+    _claimer_lock: BaseFileLock | None = None
+    _threads: threading.RLock = field(default_factory=threading.RLock)
 
     def get(self, key: str) -> Reply | None:
         """Return the reply that is kept under a key, or None."""
@@ -68,10 +70,11 @@ class ReplyCache:
     def claim(self, key: str) -> bool:
         """Claim a key without a reply; return whether no other living process has claimed it."""
         with self._open() as connection, connection:
-            if self._lock is None:
+            if self._claimer_lock is None:
                 lock_file = self._lock_file(self._claimer)
-                self._lock = FileLock(lock_file, fallback_to_soft=False, thread_local=False)
-                self._lock.acquire()
+                lock = FileLock(lock_file, fallback_to_soft=False, thread_local=False)
+                lock.acquire()
+                self._claimer_lock = lock
 
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("SELECT 1 FROM replies WHERE key = ?", (key,)).fetchone():
@@ -135,18 +138,20 @@ class ReplyCache:
         if self._connection is not None:
             self._connection.close()
 
-        if self._lock is not None:
-            self._lock.release()
+        if self._claimer_lock is not None:
+            self._claimer_lock.release()
             self._lock_file(self._claimer).unlink(missing_ok=True)
 
-        self._connection = self._lock = None
+        self._connection = self._claimer_lock = None
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
+            self._threads.acquire()
             if self._connection is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(self.path, timeout=60)  # others may be writing
+                # Other processes may be writing for a while.
+                self._connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
                 with FileLock(f"{self.path}.lock"):  # the timeout does not cover a new file
                     self._connection.executescript(_TABLES)
 
@@ -156,6 +161,8 @@ class ReplyCache:
                 f"the cache of replies {self.path} cannot be used: {error}. If it is damaged, "
                 "move it away: then every question is asked again"
             ) from error
+        finally:
+            self._threads.release()
 
 
 def _is_held(lock_file: Path) -> bool:

@@ -1,16 +1,15 @@
 """A language model and the requests to it: many at once, with every reply kept."""
 
-import asyncio
 import logging
-import signal
+import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import TextColumn
@@ -21,14 +20,17 @@ from lightning_cse.llm.requests import Account, Failure, LLMError, Reply, Reques
 from lightning_cse.progress import progress
 
 if TYPE_CHECKING:
-    from lightning_cse.llm.http import Calls, Form
+    from lightning_cse.llm.http import Calls
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Outcome = Reply | Failure
 
 POLLING = 0.2
-"""Seconds between two looks whether another process has a reply."""
+"""Seconds between two looks whether an equal request has a reply."""
+
+PATIENCE = 8.0
+"""Seconds after which a log line names an endpoint that has not answered yet."""
 
 log = logging.getLogger(__name__)
 
@@ -41,33 +43,39 @@ class LLM:
         self.parameters = self.endpoint.sent
         self.cache = ReplyCache(Path(cache_dir).expanduser() / "llm" / "replies.sqlite")
         self.account = Account()
-        self.form: Form | None = None  # None: no request was sent yet
-        self._calls: Calls
+        self._lock = threading.Lock()
 
-    async def reply(self, request: Request) -> Outcome:
+    @cached_property
+    def calls(self) -> "Calls":
+        """What asks the endpoint."""
+        from lightning_cse.llm.http import Calls  # importing it takes a second
+
+        return Calls(self.endpoint)
+
+    def reply(self, request: Request) -> Outcome:
         """Return the kept reply, or ask for it and keep it; for use within `each`.
 
-        A request that another process is asking is waited for.
+        A request that is being asked, by this process or another, is waited for.
         """
         key = request.key(self.endpoint.model)
         outcome: Outcome | None
 
-        async with self._calls.locks[key]:  # an equal request may be under way
-            while (outcome := self.cache.get(key)) is None:
-                if self.cache.claim(key):
-                    outcome = await self._ask(key, request)
-                    break
+        while (outcome := self.cache.get(key)) is None:
+            if self.cache.claim(key):
+                outcome = self._ask(key, request)
+                break
 
-                await self._calls.pause(POLLING)
+            self.calls.pause(POLLING)
 
-        self.account.add(outcome)
+        with self._lock:
+            self.account.add(outcome)
 
         return outcome
 
-    async def _ask(self, key: str, request: Request) -> Outcome:
+    def _ask(self, key: str, request: Request) -> Outcome:
         """Ask for the reply to a claimed request, and keep it."""
         try:
-            outcome = await self._calls.call(request)
+            outcome = self.calls.call(request)
             if isinstance(outcome, Reply):
                 outcome = self.cache.put(key, self.endpoint.model, request, outcome)
         finally:
@@ -75,132 +83,122 @@ class LLM:
 
         return outcome
 
-    def each(
-        self, work: Callable[[Item], Coroutine[Any, Any, Result]], items: Iterable[Item]
-    ) -> Generator[Result]:
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result]:
         """Do work for ``llm.concurrency`` items at once, and yield results as they come.
 
         Items are taken after each result, so an iterator may have more of them by then. However
         this ends, also by an error, Ctrl-C or SIGTERM, it waits for the calls under way and keeps
         their replies; a signal during that wait aborts them.
         """
-        from lightning_cse.llm.http import Calls  # importing it takes a second
-
         source = iter(items)
-        tasks = set[asyncio.Task[Result]]()
-        finished = asyncio.Queue[asyncio.Task[Result] | None]()  # None: SIGTERM
+        results: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
 
-        with closing(self.cache), asyncio.Runner() as runner:
-            self._calls = Calls(self.endpoint, self.account, self.form)
-            loop = runner.get_loop()
+        def run(item: Item) -> None:
             try:
-                with _terminated_outside(loop, lambda: finished.put_nowait(None)) as terminate:
-                    while True:
-                        for item in islice(source, self.endpoint.concurrency - len(tasks)):
-                            task = loop.create_task(work(item))
-                            task.add_done_callback(finished.put_nowait)
-                            tasks.add(task)
+                results.put((work(item), None))
+            except BaseException as error:  # noqa: BLE001 - raised again where the results are read
+                results.put((None, error))
 
-                        if not tasks:
-                            break
+        threads: list[threading.Thread] = []
+        running = 0
+        self.calls.stopping.clear()
+        with closing(self.cache):
+            try:
+                while True:
+                    for item in islice(source, self.endpoint.concurrency - running):
+                        # A signal reaches the main thread alone, so it interrupts no call.
+                        thread = threading.Thread(target=run, args=(item,), daemon=True)
+                        threads = [*filter(threading.Thread.is_alive, threads), thread]
+                        thread.start()
+                        running += 1
 
-                        done = runner.run(finished.get())
-                        if done is None:
-                            terminate()
-                        else:
-                            tasks.remove(done)
-                            yield done.result()
+                    if not running:
+                        break
+
+                    result, error = self._next(results)
+                    running -= 1
+                    if error is not None:
+                        raise error
+
+                    yield result  # type: ignore[misc]
             finally:
-                runner.run(self._calls.close(tasks))
-                self.form = self._calls.form
+                self.calls.stopping.set()
+                if running:
+                    log.info("waiting for %d calls; Ctrl-C aborts them", running)
+
+                for thread in threads:
+                    thread.join()
+
+    def _next(self, results: "queue.SimpleQueue[Item]") -> Item:
+        """Return the next result, with a warning if the endpoint never answered so far."""
+        try:
+            return results.get(timeout=None if self.calls.form else PATIENCE)
+        except queue.Empty:
+            log.warning(
+                "%s has not answered for %g s; a call may take %g s (llm.timeout)",
+                self.endpoint.address,
+                PATIENCE,
+                self.endpoint.timeout,
+            )
+
+        return results.get()
 
     def ask(
-        self, requests: Iterable[Request], what: str, total: int | None = None
+        self, requests: Iterable[Request], name: str, total: int | None = None
     ) -> Iterator[tuple[int, Outcome]]:
         """Yield position and reply of each request as they come; or raise LLMError."""
-
-        async def one(item: tuple[int, Request]) -> tuple[int, Outcome]:
-            number, request = item
-            return number, await self.reply(request)
-
         reasons = Counter[str]()
-        passing = 0
+        may_pass = 0
+
+        def numbered_reply(item: tuple[int, Request]) -> tuple[int, Outcome]:
+            number, request = item
+            return number, self.reply(request)
 
         with (
-            self.watching(what, "replies", total) as advance,
-            closing(self.each(one, enumerate(requests))) as outcomes,
+            self.watching(name, "replies", total) as advance,
+            closing(self.each(numbered_reply, enumerate(requests))) as outcomes,
         ):
             for number, outcome in outcomes:
                 if isinstance(outcome, Failure):
                     reasons[outcome.reason] += 1
-                    passing += not outcome.final
+                    may_pass += not outcome.final
 
                 advance(1)
                 yield number, outcome
 
         without = f"{reasons.total()} questions have no reply: {commonest(reasons)}"
-        if passing:
+        if may_pass:
             raise LLMError(f"{without}. The same command asks for the missing replies")
 
         if reasons:
-            log.warning("%s: %s", what, without)
+            log.warning("%s: %s", name, without)
 
     @contextmanager
     def watching(
-        self, what: str, of: str, total: int | None = None
+        self, name: str, unit: str, total: int | None = None
     ) -> Iterator[Callable[..., None]]:
         """Show a bar, or log a line per minute, as the yielded function is called."""
         last = time.monotonic()
 
-        def advance(count: int, *shown: str) -> None:
+        def advance(count: int, *notes: str) -> None:
             nonlocal last
-            note = ", ".join([*shown, self.account.spent(self.endpoint.price)])
+            note = ", ".join([*notes, self.account.spent(self.endpoint.price)])
             bar.update(task, advance=count, note=note)
             if bar.disable and time.monotonic() - last > 60:
                 last = time.monotonic()
-                log.info("%s: %d %s, %s", what, bar.tasks[task].completed, of, note)
+                log.info("%s: %d %s, %s", name, bar.tasks[task].completed, unit, note)
 
         with progress(TextColumn("{task.fields[note]}")) as bar:
-            task = bar.add_task(f"{what}: {of}", total=total, note="")
+            task = bar.add_task(f"{name}: {unit}", total=total, note="")
             try:
                 yield advance
             finally:
-                log.info("%s: %s", what, self.account.spent(self.endpoint.price))
+                log.info("%s: %s", name, self.account.spent(self.endpoint.price))
 
     def taken(self) -> dict[str, Any]:
         """Return the account since the last call, with its ``cost``."""
         account = self.account
         self.account = Account()
+        retried, self.calls.retried = self.calls.retried, 0
 
-        return {**vars(account), "cost": account.cost(self.endpoint.price)}
-
-
-@contextmanager
-def _terminated_outside(
-    loop: asyncio.AbstractEventLoop, wake: Callable[[], None]
-) -> Iterator[Callable[[], None]]:
-    """Yield what calls the handler of SIGTERM if there was one; the loop calls ``wake`` then.
-
-    An exception of the handler in the middle of a task would end the task, and lose its reply.
-    asyncio itself does this for SIGINT.
-    """
-    handler = signal.getsignal(signal.SIGTERM)
-    signals: list[tuple[int, FrameType | None]] = []
-
-    def remember(signum: int, frame: FrameType | None) -> None:
-        signals.append((signum, frame))
-        loop.call_soon_threadsafe(wake)
-
-    def terminate() -> None:
-        while callable(handler) and signals:
-            handler(*signals.pop())
-
-    is_held = callable(handler) and threading.current_thread() is threading.main_thread()
-    if is_held:
-        signal.signal(signal.SIGTERM, remember)
-    try:
-        yield terminate
-    finally:
-        if is_held:
-            signal.signal(signal.SIGTERM, handler)
-            terminate()
+        return {**vars(account), "retried": retried, "cost": account.cost(self.endpoint.price)}

@@ -29,11 +29,10 @@ class Request:
 
     def key(self, model: str) -> str:
         """Return the digest under which a reply is kept; 0 and 0.0 are the same parameter."""
-        parameters: dict[str, float | int | str] = {}
-
-        for name, value in self.parameters.items():
-            whole = isinstance(value, float) and value.is_integer()
-            parameters[name] = int(value) if whole else value
+        parameters = {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in self.parameters.items()
+        }
 
         document: list[Any] = [model, self.messages, parameters, self.sample]
         if self.schema is not None:
@@ -84,7 +83,6 @@ class Account:
     requests: int = 0
     cached: int = 0  # of these, answered without a call of their own
     failed: int = 0  # of these, without a reply
-    retried: int = 0  # calls beyond the first of a request
     prompt_tokens: int = 0  # of new replies, as far as the endpoint reported them
     completion_tokens: int = 0
     served: Counter[str] = field(default_factory=Counter)  # replies by the model that answered

@@ -41,20 +41,20 @@ def few_shot(client=None, **options):
 
 
 def test_examples_are_balanced_true_and_of_distinct_premises():
-    shown = few_shot().examples
-    assert Counter(kind for _, _, kind in shown) == dict.fromkeys(LABELS, 2)
-    assert len({premise for premise, _, _ in shown}) == 8
+    examples = few_shot().examples
+    assert Counter(type_ for _, _, type_ in examples) == dict.fromkeys(LABELS, 2)
+    assert len({premise for premise, _, _ in examples}) == 8
     train = read_corpus("inli", "train", DATA)
     rows = {row["premise"]: row for row in train}
     assert all(
-        hypothesis == rows[premise][HYPOTHESES[kind][0]] for premise, hypothesis, kind in shown
+        hypothesis == rows[premise][HYPOTHESES[type_][0]] for premise, hypothesis, type_ in examples
     )
-    assert [kind for _, _, kind in shown] != [kind for kind in LABELS for _ in range(2)], (
+    assert [type_ for _, _, type_ in examples] != [type_ for type_ in LABELS for _ in range(2)], (
         "labels come mixed"
     )
-    kinds = Counter(kind for _, _, kind in few_shot(shots=6).examples)
-    assert sorted(kinds.values()) == [1, 1, 2, 2]
-    assert few_shot().examples == shown != few_shot(seed=1).examples
+    counts = Counter(type_ for _, _, type_ in few_shot(shots=6).examples)
+    assert sorted(counts.values()) == [1, 1, 2, 2]
+    assert few_shot().examples == examples != few_shot(seed=1).examples
     assert few_shot(seed=1).prompt_digest != few_shot().prompt_digest
 
 
@@ -81,7 +81,7 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair():
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("text", "answer"),
     [
         ("explicit entailment", "explicit"),
         ("Implied Entailment.", "implied"),
@@ -113,13 +113,13 @@ def test_a_request_is_the_task_then_the_examples_then_the_pair():
         (reply("Let me see whether this is neutral", "length"), "unparsable"),
     ],
 )
-def test_one_label_is_read_and_nothing_is_guessed(said, answer):
-    assert read_label(reply(said) if isinstance(said, str) else said) == answer
+def test_one_label_is_read_and_nothing_is_guessed(text, answer):
+    assert read_label(reply(text) if isinstance(text, str) else text) == answer
 
 
 def test_answers_stand_in_the_order_of_the_pairs():
-    said = {"a": reply("implied entailment"), "c": reply("hm"), "d": reply("contradiction")}
-    client = Backwards(lambda pair: said.get(pair[-1]) or Failure("long", final=True))
+    replies = {"a": reply("implied entailment"), "c": reply("hm"), "d": reply("contradiction")}
+    client = Backwards(lambda pair: replies.get(pair[-1]) or Failure("long", final=True))
     answers = few_shot(client).judge(["p"] * 4, list("abcd"))
     assert answers == ["implied", "failed", "unparsable", "contradiction"]
 
@@ -146,7 +146,7 @@ class TwoAtOnce:
 def test_after_a_reply_comes_the_next_pair_of_its_premise():
     client = TwoAtOnce()
     answers = few_shot(client).judge(list("pqpqpr"), list("abcdef"))
-    hypotheses = [asked[-1] for asked in client.asked]
+    hypotheses = [request[-1] for request in client.asked]
     assert hypotheses == ["b", "d", "f", "c", "e", "a"]
     named = dict(zip("abcdef", answers, strict=True))
     assert {name for name, answer in named.items() if answer == "neutral"} == {"a", "d"}

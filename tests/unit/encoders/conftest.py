@@ -49,12 +49,12 @@ def load(minilm_folder, roberta_folder):
             return tiny_encoder(**options).eval()  # type: ignore[arg-type]
 
         source = str({"minilm": minilm_folder, "roberta": roberta_folder}[name])
-        given: Any = {
+        arguments: Any = {
             "max_length": 64,
             "layers": 2,
         } | options  # two of six layers: fast, and still real weights
 
-        return load_encoder(name=name, source=source, **given).eval()
+        return load_encoder(name=name, source=source, **arguments).eval()
 
     return load
 

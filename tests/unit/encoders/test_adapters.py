@@ -65,15 +65,15 @@ def test_state_of_an_adapter_rebuilds_the_encoder(name, tmp_path):
 
     state = encoder.state_dict()
     assert trained(encoder) <= state.keys()
-    own = {key.removeprefix("backbone.").replace("base_layer.", "") for key in state}
-    unchanged = own & load_file(folder / "model.safetensors").keys()
+    adapted_names = {key.removeprefix("backbone.").replace("base_layer.", "") for key in state}
+    unchanged = adapted_names & load_file(folder / "model.safetensors").keys()
     assert (not unchanged) == (name != "pissa")  # PiSSA takes the adapter out of the weights
 
     torch.manual_seed(1)  # loading does not depend on the seed
-    again = build()
-    again.load_state_dict(state)
+    rebuilt = build()
+    rebuilt.load_state_dict(state)
     expected = encode(encoder.eval())
-    assert torch.equal(encode(again.eval()), expected)
+    assert torch.equal(encode(rebuilt.eval()), expected)
     assert not torch.allclose(expected, encode(build().eval()), atol=1e-3)
 
     merged = load_encoder(name="bert", source=str(folder), max_length=64)
@@ -81,10 +81,12 @@ def test_state_of_an_adapter_rebuilds_the_encoder(name, tmp_path):
     torch.testing.assert_close(encode(merged.eval()), expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["roberta", "mpnet", "distilbert", "deberta-v3", "modernbert"])
-def test_lora_in_other_backbones(kind, tmp_path):
-    folder = save_kind(kind, tmp_path / kind)
-    options = {"name": kind, "source": str(folder), "pooling": "mean", "max_length": 64}
+@pytest.mark.parametrize(
+    "model_type", ["roberta", "mpnet", "distilbert", "deberta-v3", "modernbert"]
+)
+def test_lora_in_other_backbones(model_type, tmp_path):
+    folder = save_kind(model_type, tmp_path / model_type)
+    options = {"name": model_type, "source": str(folder), "pooling": "mean", "max_length": 64}
     plain = load_encoder(**options).eval()
     encoder = load_encoder(**options, adapter=LORA).eval()
     # B is zero at the start, so the encoder is as before.
@@ -94,10 +96,10 @@ def test_lora_in_other_backbones(kind, tmp_path):
     assert set(encoder.state_dict()) == trained(encoder)
 
 
-@pytest.mark.parametrize("kind", ["Qwen2", "Llama"])
-def test_lora_in_a_decoder(kind):
+@pytest.mark.parametrize("model_type", ["Qwen2", "Llama"])
+def test_lora_in_a_decoder(model_type):
     torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(
+    config = getattr(transformers, f"{model_type}Config")(
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
@@ -105,7 +107,7 @@ def test_lora_in_a_decoder(kind):
         num_key_value_heads=2,
         vocab_size=100,
     )
-    backbone = getattr(transformers, f"{kind}Model")(config).train()
+    backbone = getattr(transformers, f"{model_type}Model")(config).train()
     adapter = Adapter(backbone, LORA)
     checkpoint_layers(backbone)
     ids = torch.arange(10)[None]
@@ -134,10 +136,10 @@ def test_start_follows_from_the_seed_alone():
         return state
 
     first = start(1)
-    again = start(1, draws=7)
-    other = start(2)
-    assert all(torch.equal(first[key], again[key]) for key in first)
-    assert any(not torch.equal(first[key], other[key]) for key in first)
+    after_draws = start(1, draws=7)
+    other_seed = start(2)
+    assert all(torch.equal(first[key], after_draws[key]) for key in first)
+    assert any(not torch.equal(first[key], other_seed[key]) for key in first)
 
 
 def test_modules_to_save_and_biases_are_trained():
@@ -156,14 +158,14 @@ def test_frozen_embeddings_are_left_out_and_a_state_with_them_is_read():
     state = encoder.state_dict()
     assert not state.keys() & set(encoder.frozen)
 
-    whole = {name: weight.detach() + 1 for name, weight in encoder.named_parameters()}
-    encoder.load_state_dict(whole)
+    changed = {name: weight.detach() + 1 for name, weight in encoder.named_parameters()}
+    encoder.load_state_dict(changed)
     for name, weight in encoder.named_parameters():
-        assert torch.equal(weight, whole[name])
+        assert torch.equal(weight, changed[name])
 
-    del whole["backbone.encoder.layer.0.attention.self.query.weight"]
+    del state["backbone.encoder.layer.0.attention.self.query.weight"]
     with pytest.raises(RuntimeError, match="Missing key"):
-        encoder.load_state_dict(whole)
+        encoder.load_state_dict(state)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_frozen_encoder_takes_no_adapter():
 @pytest.mark.parametrize("options", [{}, {"adapter": LORA}, {"freeze_embeddings": True}])
 @pytest.mark.parametrize("pooling", ["cls", "first_last"])
 def test_checkpointed_gradients_are_equal(pooling, options, chunk_size, one_thread):
-    found = []
+    results = []
     for gradient_checkpointing in (False, True):
         torch.manual_seed(0)
         encoder = tiny_encoder(
@@ -224,14 +226,14 @@ def test_checkpointed_gradients_are_equal(pooling, options, chunk_size, one_thre
         vectors = encode(encoder)
         vectors.square().sum().backward()
         gradients = {name: weight.grad for name, weight in encoder.named_parameters()}
-        found.append((vectors, gradients))
+        results.append((vectors, gradients))
 
-    (vectors, gradients), (same, again) = found
+    (vectors, gradients), (same, recomputed) = results
     assert torch.equal(vectors, same)
     for name, gradient in gradients.items():
-        assert (gradient is None) == (again[name] is None)
+        assert (gradient is None) == (recomputed[name] is None)
         if gradient is not None:
-            torch.testing.assert_close(again[name], gradient)
+            torch.testing.assert_close(recomputed[name], gradient)
 
 
 def test_checkpointing_is_refused_where_transformers_has_none(tmp_path):
@@ -240,13 +242,15 @@ def test_checkpointing_is_refused_where_transformers_has_none(tmp_path):
         load_encoder(name="mpnet", source=str(folder), max_length=64, gradient_checkpointing=True)
 
 
-@pytest.mark.parametrize("kind", ["bert", "electra", "distilbert", "modernbert", "deberta-v3"])
-def test_checkpointing_keeps_fewer_activations(kind, tmp_path):
-    folder = save_kind(kind, tmp_path / kind)
-    kept = []
+@pytest.mark.parametrize(
+    "model_type", ["bert", "electra", "distilbert", "modernbert", "deberta-v3"]
+)
+def test_checkpointing_keeps_fewer_activations(model_type, tmp_path):
+    folder = save_kind(model_type, tmp_path / model_type)
+    saved_sizes = []
     for gradient_checkpointing in (False, True):
         encoder = load_encoder(
-            name=kind,
+            name=model_type,
             source=str(folder),
             max_length=64,
             gradient_checkpointing=gradient_checkpointing,
@@ -257,6 +261,6 @@ def test_checkpointing_keeps_fewer_activations(kind, tmp_path):
         ):
             encode(encoder).sum().backward()
 
-        kept.append(sum(sizes))
+        saved_sizes.append(sum(sizes))
 
-    assert kept[1] < kept[0]
+    assert saved_sizes[1] < saved_sizes[0]

@@ -30,8 +30,8 @@ class Changed(Augmentation):
         return torch.where(positions <= last, last - positions, positions)
 
     def embeddings(self, embeddings, mask):
-        place = torch.arange(mask.shape[1])[None, :, None]
-        changed = embeddings + place / mask.sum(1)[:, None, None]
+        position = torch.arange(mask.shape[1])[None, :, None]
+        changed = embeddings + position / mask.sum(1)[:, None, None]
         return changed.masked_fill(torch.arange(embeddings.shape[2]) == 1, 0.0)
 
 
@@ -49,8 +49,8 @@ def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded, monkey
 
     backbone = encoder.backbone
     template = encoder.template()
-    found = vectors(encoder, augment=Changed())
-    for vector, ids in zip(found, encoder.tokenizer(SENTENCES), strict=True):
+    augmented = vectors(encoder, augment=Changed())
+    for vector, ids in zip(augmented, encoder.tokenizer(SENTENCES), strict=True):
         ids = torch.tensor([[*template.prefix, *ids, *template.suffix]])
         count = ids.shape[1]
         positions = torch.arange(count).flip(0)[None] + 2  # they start behind the padding id
@@ -86,9 +86,9 @@ def test_last_two_is_the_mean_over_two_layers():
 def test_shuffled_positions_are_permutations_of_the_tokens():
     torch.manual_seed(0)
     positions = torch.arange(9).expand(4, -1)
-    found = [ShuffledPositions().positions(positions, LENGTHS) for _ in range(60)]
+    draws = [ShuffledPositions().positions(positions, LENGTHS) for _ in range(60)]
     orders = set()
-    for shuffled in found:
+    for shuffled in draws:
         for row, length in zip(shuffled, LENGTHS.tolist(), strict=True):
             assert sorted(row[:length].tolist()) == list(range(length))
             assert row[length:].tolist() == list(range(length, 9))
@@ -101,9 +101,9 @@ def test_shuffled_positions_are_permutations_of_the_tokens():
 def removed_of(augment, seed=0):
     torch.manual_seed(seed)
     matrices = normal(4, 9, 10)
-    found = augment.embeddings(matrices, MASK)
-    removed = found == 0
-    assert torch.equal(found[~removed], matrices[~removed])
+    augmented = augment.embeddings(matrices, MASK)
+    removed = augmented == 0
+    assert torch.equal(augmented[~removed], matrices[~removed])
 
     return removed
 
@@ -121,7 +121,7 @@ def test_feature_cutoff_removes_a_share_of_the_features_of_all_tokens():
     columns = removed.all(dim=1)
     assert torch.equal(columns, removed.any(dim=1))
     assert columns.sum(1).tolist() == [2, 2, 2, 2]
-    assert any(not torch.equal(one, other) for one, other in pairwise(columns))
+    assert any(not torch.equal(first, second) for first, second in pairwise(columns))
 
 
 def test_dropout_removes_a_share_of_the_numbers():
@@ -145,11 +145,11 @@ def test_share_out_of_range_is_an_error(share):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"),
+    ("model_type", "reason"),
     [("qwen2", "has no layer of its own for embeddings"), ("mpnet", "positions of mpnet")],
 )
-def test_encoder_that_cannot_augment_is_an_error(kind, reason, tmp_path):
-    folder = save_kind(kind, tmp_path)
-    encoder = load_encoder(name=kind, source=str(folder), pooling="mean", max_length=64)
+def test_encoder_that_cannot_augment_is_an_error(model_type, reason, tmp_path):
+    folder = save_kind(model_type, tmp_path)
+    encoder = load_encoder(name=model_type, source=str(folder), pooling="mean", max_length=64)
     with pytest.raises(EncoderError, match=f"method.first: .*{reason}"):
         encoder.check_augmentation("method.first")

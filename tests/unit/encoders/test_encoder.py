@@ -22,14 +22,14 @@ def requests(encoder, template=None):
     return [(tokens, template or encoder.template())]
 
 
-@pytest.mark.parametrize("kind", ["minilm", "tiny", "roberta"])
+@pytest.mark.parametrize("name", ["minilm", "tiny", "roberta"])
 @torch.no_grad()
-def test_two_passes_differ_in_training_and_agree_in_evaluation(load, kind):
-    encoder = load(kind)
+def test_two_passes_differ_in_training_and_agree_in_evaluation(load, name):
+    encoder = load(name)
     request = requests(encoder)
     assert torch.equal(encoder(request)[0], encoder(request)[0])
-    one, two = encoder.train()([*request, *request])
-    assert (one - two).norm(dim=1).min() > 1e-3
+    first, second = encoder.train()([*request, *request])
+    assert (first - second).norm(dim=1).min() > 1e-3
 
 
 def states(encoder, ids, **inputs):
@@ -39,27 +39,27 @@ def states(encoder, ids, **inputs):
 
 @pytest.mark.parametrize("is_padded", [False, True], ids=["packed", "padded"])
 @pytest.mark.parametrize("denoise", [False, True])
-@pytest.mark.parametrize("kind", ["minilm", "roberta"])
+@pytest.mark.parametrize("name", ["minilm", "roberta"])
 @torch.no_grad()
 def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
-    load, kind, denoise, is_padded, monkeypatch
+    load, name, denoise, is_padded, monkeypatch
 ):
-    encoder = load(kind, pooling="prompt", denoise=denoise)
+    encoder = load(name, pooling="prompt", denoise=denoise)
     if is_padded:
         pad_groups(encoder, monkeypatch)
 
-    first = 2 if kind == "roberta" else 0  # positions start behind the padding id
+    first = 2 if name == "roberta" else 0  # positions start behind the padding id
     for template in encoder.templates:
         (vectors,) = encoder(requests(encoder, template))
-        place = -(template.pooled or 0)
+        index = -(template.pooled or 0)
         for vector, ids in zip(vectors, encoder.tokenizer(SENTENCES), strict=True):
             ids = ids[: 64 - len(template)]
-            want = states(encoder, [*template.prefix, *ids, *template.suffix])[place]
+            want = states(encoder, [*template.prefix, *ids, *template.suffix])[index]
             if denoise:
                 positions = torch.arange(len(template)) + first
                 positions[len(template.prefix) :] += len(ids)
                 alone = [*template.prefix, *template.suffix]
-                want = want - states(encoder, alone, position_ids=positions[None])[place]
+                want = want - states(encoder, alone, position_ids=positions[None])[index]
 
             torch.testing.assert_close(vector, want, atol=1e-5, rtol=1e-5)
 

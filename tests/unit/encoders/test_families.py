@@ -26,10 +26,10 @@ TEXTS = [
 def gradients(encoder):
     weights = torch.arange(encoder.width).cos()
     (vectors_of(encoder) * weights).sum().backward()
-    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
     encoder.zero_grad()
 
-    return found
+    return grads
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,9 @@ def inputs_of(folder, pooling, side):
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for number, row in enumerate(rows):
-        place = slice(width - len(row), width) if side == "left" else slice(0, len(row))
-        ids[number, place] = torch.tensor(row)
-        mask[number, place] = 1
+        span = slice(width - len(row), width) if side == "left" else slice(0, len(row))
+        ids[number, span] = torch.tensor(row)
+        mask[number, span] = 1
 
     return ids, mask
 
@@ -71,9 +71,9 @@ def expected(folder, pooling, side):
     """The vectors of transformers' own forward."""
     model = hf.AutoModel.from_pretrained(folder).eval()
     ids, mask = inputs_of(folder, pooling, side)
-    places = (mask.cumsum(1) - 1).clamp(min=0)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
     output = model(
-        input_ids=ids, attention_mask=mask, position_ids=places, output_hidden_states=True
+        input_ids=ids, attention_mask=mask, position_ids=positions, output_hidden_states=True
     )
     hidden = output.last_hidden_state
     if pooling in ("last_token", "prompt"):
@@ -121,14 +121,16 @@ def test_gradients_reach_every_weight_packed_and_padded(
 def test_without_the_causal_mask_the_first_token_sees_the_last(folders):
     for name in ("qwen2", "qwen3", "llama", "mistral", "gemma3"):
         causal = load(folders[name], pooling="mean").eval()
-        both = load(folders[name], pooling="cls", bidirectional=True).eval()
+        bidirectional = load(folders[name], pooling="cls", bidirectional=True).eval()
         assert causal.is_causal
-        assert not both.is_causal
-        one, other = (
-            both([(Tokens.pad(both.tokenizer([text])), both.template())])[0]
+        assert not bidirectional.is_causal
+        first, second = (
+            bidirectional(
+                [(Tokens.pad(bidirectional.tokenizer([text])), bidirectional.template())]
+            )[0]
             for text in ("Is that yours?", "Is that mine, then?")
         )
-        assert torch.dist(one, other) > 1e-3 * one.norm()
+        assert torch.dist(first, second) > 1e-3 * first.norm()
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,8 @@ def test_weights_in_half_precision_are_loaded_in_float32(dtype, folders, tmp_pat
 def test_exported_vectors_equal_ours(name, pooling, folders, tmp_path):
     model = load_model(folders[name], pooling=pooling, max_length=40)
     export(model, tmp_path / "exported")
-    theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
-    got = torch.from_numpy(theirs.encode(TEXTS))
+    exported = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+    got = torch.from_numpy(exported.encode(TEXTS))
     want = torch.from_numpy(model.encode(TEXTS))
     assert torch.dist(got, want) < 1e-5 * want.norm()
 
@@ -214,5 +216,5 @@ def test_frozen_embeddings_of_a_decoder(folders):
 
 
 def test_every_packed_architecture_is_tested():
-    kinds = {**KINDS, **DECODERS}.values()
-    assert {kind.config.model_type for kind in kinds} >= {*MODEL_TYPES}
+    families = {**KINDS, **DECODERS}.values()
+    assert {family.config.model_type for family in families} >= {*MODEL_TYPES}

@@ -93,10 +93,10 @@ def gradients(encoder):
     (vectors,) = encoder([(tokens, encoder.template())])
     weights = torch.arange(encoder.width).cos()  # even ones would have no gradient behind a norm
     (vectors * weights).sum().backward()
-    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
     encoder.zero_grad()
 
-    return found
+    return grads
 
 
 OPTIONS = [{"pooling": "mean"}, {"pooling": "cls_pooler"}, {"pooling": "prompt", "denoise": True}]
@@ -123,10 +123,10 @@ def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
 def test_dropout_reaches_every_module(name, dropout, folders):
     encoder = load(folders[name], dropout=dropout).train()
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
-    one, two = (encoder([(tokens, encoder.template())])[0] for _ in range(2))
+    first, second = (encoder([(tokens, encoder.template())])[0] for _ in range(2))
     drops = dropout > 0 if dropout is not None else name not in ("albert", "modernbert")
     assert encoder.has_dropout is drops
-    assert torch.equal(one, two) is not drops
+    assert torch.equal(first, second) is not drops
     if dropout is not None:
         modules = [module for module in encoder.modules() if isinstance(module, nn.Dropout)]
         assert {module.p for module in modules} == {dropout}
@@ -139,17 +139,16 @@ def test_only_a_fixed_encoder_keeps_its_vectors():
     encoder.backbone.register_forward_hook(lambda *_: passes.append(1))
 
     def vectors(sentences=SENTENCES):
-        (found,) = encoder([(Tokens.pad(encoder.tokenizer(sentences)), encoder.template())])
-        return found
+        return encoder([(Tokens.pad(encoder.tokenizer(sentences)), encoder.template())])[0]
 
-    kept: dict[bytes, list[torch.Tensor]] = {}
-    with encoder.keeping(kept):
+    cache: dict[bytes, list[torch.Tensor]] = {}
+    with encoder.keeping(cache):
         vectors()
-        assert not kept, "its parameters are trained"
+        assert not cache, "its parameters are trained"
         encoder.requires_grad_(False)
         encoder.train()
         assert not torch.equal(vectors(), vectors())
-        assert not kept, "it drops at random"
+        assert not cache, "it drops at random"
         encoder.eval()
         want = vectors()
         count = len(passes)

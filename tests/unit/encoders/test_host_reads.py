@@ -10,7 +10,7 @@ from lightning_cse.tokens import Tokens
 
 # transformers' own masks of other architectures are read.
 COUNTED = [
-    name for name, kind in (KINDS | DECODERS).items() if kind.config.model_type in MODEL_TYPES
+    name for name, family in (KINDS | DECODERS).items() if family.config.model_type in MODEL_TYPES
 ]
 
 

@@ -46,16 +46,20 @@ def test_vectors_are_those_of_sentence_transformers(instructions, folder, tmp_pa
     model = model_of(encoder)
     export(model, tmp_path / "to")
 
-    other = SentenceTransformer(str(tmp_path / "to"), device="cpu")
-    again = load(tmp_path / "to", "cpu")
-    assert again.encoder.instructions == encoder.instructions
+    exported = SentenceTransformer(str(tmp_path / "to"), device="cpu")
+    reloaded = load(tmp_path / "to", "cpu")
+    assert reloaded.encoder.instructions == encoder.instructions
 
-    ways = {"default": other.encode, "query": other.encode_query, "document": other.encode_document}
-    for use, encode in ways.items():
+    encoders = {
+        "default": exported.encode,
+        "query": exported.encode_query,
+        "document": exported.encode_document,
+    }
+    for use, encode in encoders.items():
         expected = torch.tensor(encode(TEXTS))
-        for mine in (model, again):
-            found = torch.tensor(mine.encode(TEXTS, use=use))
-            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        for mine in (model, reloaded):
+            vectors = torch.tensor(mine.encode(TEXTS, use=use))
+            torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
 
     bare = model_of(encoder_of(folder))
     text = instructions["query"] + TEXTS[0]
@@ -73,11 +77,11 @@ def test_a_folder_that_has_a_prompt_for_documents_alone(name, folder, tmp_path):
     assert encoder.instructions == {"default": "", "query": "", "document": "passage: "}
     model = model_of(encoder)
     # Their encode_document takes the empty prompt that they add under the name "document".
-    other = SentenceTransformer(str(tmp_path / "to"), device="cpu")
+    exported = SentenceTransformer(str(tmp_path / "to"), device="cpu")
     for use, prompt in {"default": None, "query": "query", "document": name}.items():
-        expected = torch.tensor(other.encode(TEXTS, prompt_name=prompt))
-        found = torch.tensor(model.encode(TEXTS, use=use))
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        expected = torch.tensor(exported.encode(TEXTS, prompt_name=prompt))
+        vectors = torch.tensor(model.encode(TEXTS, use=use))
+        torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_search_has_queries_and_documents():
@@ -91,9 +95,9 @@ def test_a_search_has_queries_and_documents():
 
     adapter = model.to_mteb()
     batches = [{"text": TEXTS}]
-    for kind, use in {None: "default", "query": "query", "document": "document"}.items():
+    for prompt_name, use in {None: "default", "query": "query", "document": "document"}.items():
         assert torch.equal(
-            adapter.encode(batches, task_metadata=None, prompt_type=kind),
+            adapter.encode(batches, task_metadata=None, prompt_type=prompt_name),
             model.embed(TEXTS, use=use).vector,
         )
 
@@ -163,8 +167,8 @@ def test_a_run_has_them_and_its_hash(run_tiny, tmp_path):
         "trainer.max_epochs=1",
         "baselines=none",
     )
-    given = "encoder.instructions={query: 'query: ', document: 'passage: '}"
-    run = run_tiny(tmp_path, *small, given)
+    override = "encoder.instructions={query: 'query: ', document: 'passage: '}"
+    run = run_tiny(tmp_path, *small, override)
     plain = run_tiny(tmp_path, *small)
     assert run.config_hash != plain.config_hash
     assert "instructions" not in plain.read()["decisive"]["config"]["encoder"]

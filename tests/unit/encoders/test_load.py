@@ -54,8 +54,8 @@ def test_all_that_was_tried_and_what_helps(tmp_path, monkeypatch):
         load(NAME, package="no_such_package/model")
 
     lines = str(caught.value).splitlines()
-    wanted = ("no encoder", "package no_such_package/model", str(tmp_path / NAME), "hub", "helps")
-    for words, line in zip(wanted, lines, strict=True):
+    expected = ("no encoder", "package no_such_package/model", str(tmp_path / NAME), "hub", "helps")
+    for words, line in zip(expected, lines, strict=True):
         assert words in line
 
 
@@ -73,15 +73,15 @@ def test_modules_of_a_folder_say_that_it_embeds_sentences(tmp_path, monkeypatch)
 
 
 def test_of_an_encoder_on_the_hub_only_one_file_is_asked_for(tmp_path, monkeypatch):
-    asked = []
+    requests = []
 
     def download(source, name):
-        asked.append((source, name))
+        requests.append((source, name))
         return str(tmp_path / name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     assert is_sentence_encoder("custom", NAME)
-    assert asked == [(NAME, "modules.json")]
+    assert requests == [(NAME, "modules.json")]
 
 
 def test_a_folder_of_encoders_comes_before_the_hub(bert_folder, tmp_path, monkeypatch):
@@ -92,8 +92,10 @@ def test_a_folder_of_encoders_comes_before_the_hub(bert_folder, tmp_path, monkey
     (tmp_path / "mine").symlink_to(bert_folder)
     encoder = load(NAME, name="mine")
     assert (encoder.name, encoder.digests) == ("mine", digests(bert_folder))
-    other = save_kind("mpnet", tmp_path / "other")
-    assert load(other, name="mine").digests == digests(other), "a folder that is named comes first"
+    other_folder = save_kind("mpnet", tmp_path / "other")
+    assert load(other_folder, name="mine").digests == digests(other_folder), (
+        "a folder that is named comes first"
+    )
 
 
 def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
@@ -112,20 +114,20 @@ def test_weights_and_tokenizer_come_from_the_hub_and_nothing_that_runs(
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert load(NAME).digests == digests(bert_folder)
-    wanted = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
-    assert {path.name for path in (tmp_path / NAME).iterdir()} == wanted
+    expected = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert {path.name for path in (tmp_path / NAME).iterdir()} == expected
 
 
-@pytest.mark.parametrize("kind", ["bert", "mpnet"])
-def test_the_checkpoints_own_pooler(kind, tmp_path):
-    folder = save_kind(kind, tmp_path)
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+def test_the_checkpoints_own_pooler(model_type, tmp_path):
+    folder = save_kind(model_type, tmp_path)
     encoder = load(folder, pooling="cls_pooler").eval()
-    own = hf.AutoModel.from_pretrained(folder)
+    reference = hf.AutoModel.from_pretrained(folder)
     options = {"padding": True, "truncation": True, "max_length": 16, "return_tensors": "pt"}
     inputs = encoder.tokenizer.tokenizer(SENTENCES, **options)
     request = [(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())]
     (got,) = encoder(request)
-    torch.testing.assert_close(got, own(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(got, reference(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert encoder(request)[0].dtype == torch.float32
 
@@ -136,14 +138,14 @@ def test_the_checkpoints_own_pooler(kind, tmp_path):
 def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_path):
     weights = bert_folder / "model.safetensors"
     exploded = tmp_path / "exploded"
-    kept = weights.read_bytes()
+    original = weights.read_bytes()
     weights.unlink()
     pickled = b"cos\nmkdir\n(V" + str(exploded).encode() + b"\ntR."
     (bert_folder / "pytorch_model.bin").write_bytes(pickled)
     with pytest.raises(EncoderError, match=r"pytorch_model\.bin are not read"):
         load(bert_folder)
 
-    weights.write_bytes(kept)
+    weights.write_bytes(original)
     (bert_folder / "evil.py").write_text(f"open({str(exploded)!r}, 'w')")
     auto_map = {"AutoConfig": "evil.E", "AutoModel": "evil.E"}
     edit(bert_folder, "config", model_type="evil", auto_map=auto_map)
@@ -180,11 +182,13 @@ def test_damaged_folders(bert_folder, file, content, message):
 
 def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path):
     folder = save_kind("bert", tmp_path / "bert")
-    whole, one, two = (load(folder, layers=layers) for layers in (None, 1, 2))
-    assert len({encoder.digests["weights"] for encoder in (whole, one, two)}) == 3
-    assert two.digests["tokenizer"] == whole.digests["tokenizer"]
-    two.backbone.save_pretrained(tmp_path / "two")
-    two.tokenizer.tokenizer.save_pretrained(tmp_path / "two")
+    complete, first_layer, first_layers = (load(folder, layers=layers) for layers in (None, 1, 2))
+    assert (
+        len({encoder.digests["weights"] for encoder in (complete, first_layer, first_layers)}) == 3
+    )
+    assert first_layers.digests["tokenizer"] == complete.digests["tokenizer"]
+    first_layers.backbone.save_pretrained(tmp_path / "two")
+    first_layers.tokenizer.tokenizer.save_pretrained(tmp_path / "two")
     assert load(tmp_path / "two").backbone.config.num_hidden_layers == 2
     with pytest.raises(EncoderError, match=r"encoder\.layers: .* an integer from 1 to 3, got 4"):
         load(folder, layers=4)
@@ -195,8 +199,8 @@ def test_vectors_equal_those_of_sentence_transformers(minilm_folder):
     encoder = load(minilm_folder, pooling="auto", max_length="auto").eval()
     assert (encoder.pooling, encoder.max_length) == ("mean", 256)
     (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
-    theirs = SentenceTransformer(str(minilm_folder), device="cpu")
-    want = theirs.encode(SENTENCES, convert_to_tensor=True)
+    reference = SentenceTransformer(str(minilm_folder), device="cpu")
+    want = reference.encode(SENTENCES, convert_to_tensor=True)
     torch.testing.assert_close(normalize(got), want, atol=1e-5, rtol=1e-5)
 
 
@@ -275,4 +279,4 @@ def test_digests_see_each_byte_of_what_matters(bert_folder, file, changed):
     path = bert_folder / file
     path.write_bytes((path.read_bytes() if path.exists() else b"") + b" ")
     after = digests(bert_folder)
-    assert {kind for kind in before if before[kind] != after[kind]} == changed
+    assert {name for name in before if before[name] != after[name]} == changed

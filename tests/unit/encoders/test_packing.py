@@ -44,13 +44,13 @@ DTYPES = [torch.bfloat16, torch.float32]
 def test_every_sequence_lies_whole_in_one_window_and_none_overlap(lengths):
     windows = Windows.pack(np.array(lengths))
     assert windows.width % NARROWEST == 0
-    taken = np.zeros(windows.count * windows.width, dtype=int)
+    counts = np.zeros(windows.count * windows.width, dtype=int)
     for start, length in zip(windows.starts, lengths, strict=True):
         assert start // windows.width == (start + length - 1) // windows.width
-        taken[start : start + length] += 1
+        counts[start : start + length] += 1
 
-    assert taken.max() == 1
-    filled = taken.reshape(windows.count, -1).sum(axis=1)
+    assert counts.max() == 1
+    filled = counts.reshape(windows.count, -1).sum(axis=1)
     assert filled.all(), "no window is empty"
     attends = sum(n * n for n in lengths) + sum(int(n) ** 2 for n in windows.width - filled)
     assert int((windows.bias == 0).sum()) == attends
@@ -76,13 +76,13 @@ def one_by_one(query, key, value, bias, mask, p):
     biases = bias.view(shape)
     for start, length in zip(WINDOWS.starts.tolist(), LENGTHS.tolist(), strict=True):
         window, offset = divmod(start, WINDOWS.width)
-        own = slice(offset, offset + length)
+        span = slice(offset, offset + length)
         heads = []
         for head in range(HEADS):
             q, k, v = (x[0, head, start : start + length] for x in (query, key, value))
-            scores = q @ k.T / WIDTH**0.5 + biases[window, head][own, own]
+            scores = q @ k.T / WIDTH**0.5 + biases[window, head][span, span]
             weights = torch.softmax(scores, -1)
-            keep = keeps[window, head][own, own] != 0
+            keep = keeps[window, head][span, span] != 0
             heads.append(torch.where(keep, weights / (1 - round(p * LANES) / LANES), 0.0) @ v)
 
         rows.append(torch.stack(heads, 1))
@@ -133,10 +133,10 @@ def test_values_and_gradients_of_attention_with_a_trained_bias(p):
 def test_blocks_that_add_in_place_equal_those_of_transformers(dtype):
     config = hf.RobertaConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     plain = hf.RobertaModel(config, add_pooling_layer=False)
-    ours = copy.deepcopy(plain)
-    prepare(ours)
+    fast = copy.deepcopy(plain)
+    prepare(fast)
     results = []
-    for model in (plain, ours):
+    for model in (plain, fast):
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
             hidden = model(torch.arange(2, 26).view(2, 12)).last_hidden_state
 
@@ -154,8 +154,8 @@ def test_keep_rate_and_scale_of_dropout(p, dtype):
     torch.manual_seed(0)
     count = 400_000
     dropped = FastDropout(p)(torch.ones(count, dtype=dtype))
-    kept = (dropped != 0).double().mean().item()
-    assert kept == pytest.approx(1 - p, abs=5 * (p * (1 - p) / count) ** 0.5)
+    share = (dropped != 0).double().mean().item()
+    assert share == pytest.approx(1 - p, abs=5 * (p * (1 - p) / count) ** 0.5)
     scale = torch.tensor(1 / (1 - round(p * LANES) / LANES)).to(dtype)
     assert set(dropped.tolist()) == {0.0, scale.item()}
 

@@ -47,10 +47,10 @@ def test_words_with_capital_letters_are_other_words(tmp_path):
 def test_sentences_in_a_batch_are_encoded_as_alone(file, from_file, pooling):
     torch.manual_seed(0)
     encoder = tiny_encoder(vectors=file if from_file else None, lstm=5, pooling=pooling)
-    together = encode(encoder)
+    batch = encode(encoder)
 
-    assert together.shape == (4, 10)
-    for vector, sentence in zip(together, SENTENCES, strict=True):
+    assert batch.shape == (4, 10)
+    for vector, sentence in zip(batch, SENTENCES, strict=True):
         ids = [*encoder.template().prefix, *encoder.tokenizer([sentence])[0]]
         ids = torch.tensor([[*ids, *encoder.template().suffix]])
         states = encoder.backbone.lstm(encoder.backbone.words(ids))[0][0]

@@ -45,7 +45,7 @@ def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
     assert any(not torch.equal(trained[key], start[key]) for key in trained.keys() & start.keys())
     if "encoder.denoise=true" not in more:
         export(model, tmp_path / "exported")
-        theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
-        vectors = theirs.encode(SENTENCES, convert_to_tensor=True)
-        ours = next(iter(model.answers.embed(SENTENCES).views().values()))
-        torch.testing.assert_close(vectors, ours, atol=1e-5, rtol=1e-4)
+        exported = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+        got = exported.encode(SENTENCES, convert_to_tensor=True)
+        want = next(iter(model.answers.embed(SENTENCES).views().values()))
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)

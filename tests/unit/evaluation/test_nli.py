@@ -105,16 +105,16 @@ def test_direction_asks_entailed_pairs_alone_and_ties_are_wrong(tmp_path):
     assert direction(tmp_path, Difference(), rows[2:3]).metrics == {"accuracy": 0, "ties": 1}
     assert "ties" not in direction(tmp_path, Difference(), rows[:2]).metrics
     task = Direction(data_dir=str(tmp_path), dev="snli/dev", test="snli/test", dev_rows=3)
-    found = result_of(task, Wide(), "dev").predictions["row"]
-    assert len(found) == 1, "of the first three pairs; of two in all of dev"
+    chosen = result_of(task, Wide(), "dev").predictions["row"]
+    assert len(chosen) == 1, "of the first three pairs; of two in all of dev"
 
 
 def test_a_score_that_is_the_same_both_ways_has_no_direction(tmp_path):
-    found = direction(tmp_path, Symmetric(), [("p 0.2", "a 0.9", "entailment")])
-    assert (found.metrics, found.predictions) == ({}, {})
-    assert "no direction" in found.reason
+    result = direction(tmp_path, Symmetric(), [("p 0.2", "a 0.9", "entailment")])
+    assert (result.metrics, result.predictions) == ({}, {})
+    assert "no direction" in result.reason
     inli = INLIDirection(data_dir=str(sample_dir()), test_rows=2)
-    assert result_of(inli, Sum()) == found
+    assert result_of(inli, Sum()) == result
 
 
 def test_both_entailments_of_a_premise_of_inli_are_compared_with_it(tmp_path):

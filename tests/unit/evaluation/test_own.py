@@ -44,22 +44,22 @@ def evaluated(task, split="test"):
 
 
 def test_sts_takes_any_range_any_names_and_several_files_as_one(tmp_path):
-    one = write(
+    first = write(
         tmp_path / "a.csv", ("q", "sentence2", "grade"), [("a 1", "b 9", -70), ("c 1", "d 5", 1e6)]
     )
-    two = write(
+    second = write(
         tmp_path / "b.jsonl",
         ("q", "sentence2", "grade"),
         [("e 2", "f 6", 0.5), ("g 0", "h 7", -80)],
     )
     columns = {"sentence1": "q", "score": "grade", "label": "of another test"}
-    task = STS(own=own([one, two], columns=columns))
+    task = STS(own=own([first, second], columns=columns))
     # Gold -70, 1e6, 0.5, -80 has the ranks 2, 4, 3, 1; scores 8, 4, 4, 7 have 4, 1.5, 1.5, 3:
     # products sum up to -3.5.
     assert evaluated(task).metrics == {"spearman": pytest.approx(-3.5 / math.sqrt(5 * 4.5))}
     assert evaluated(task).predictions["gold"] == [-70, 1e6, 0.5, -80]
     assert (task.metrics, task.splits) == (("spearman",), ("test",))
-    limited = STS(own=own([one, two], columns=columns), test_rows=3)
+    limited = STS(own=own([first, second], columns=columns), test_rows=3)
     assert len(evaluated(limited).predictions["row"]) == 3
 
 
@@ -208,9 +208,9 @@ def test_retrieval_agrees_with_a_loop_over_random_vectors(tmp_path):
     at = {name: unit[names.index(name)] for name in names}
     answers = {answer for _, answer in pairs}
     for (question, answer), rank in zip(pairs, ranks, strict=True):
-        right = {other for asked, other in pairs if asked == question}
+        right = {text for query, text in pairs if query == question}
         score = at[question] @ at[answer]
-        ahead = [other for other in answers - right if at[question] @ at[other] >= score - 1e-12]
+        ahead = [text for text in answers - right if at[question] @ at[text] >= score - 1e-12]
         assert rank == 1 + len(ahead)
 
 

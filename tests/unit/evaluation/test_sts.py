@@ -135,5 +135,5 @@ def test_minilm_gives_its_published_numbers(real_data):
         key = "spearman" if name == "stsb" else "spearman_all"
         assert 100 * results[name].metrics[key] == pytest.approx(value, abs=0.05)
 
-    each = [results[name].metrics[tasks[name].metrics[0]] for name in (*SIZES, "stsb", "sickr")]
-    assert results["sts_avg"].metrics == {"spearman_all": pytest.approx(sum(each) / 7)}
+    values = [results[name].metrics[tasks[name].metrics[0]] for name in (*SIZES, "stsb", "sickr")]
+    assert results["sts_avg"].metrics == {"spearman_all": pytest.approx(sum(values) / 7)}

@@ -27,10 +27,10 @@ class Fixed(Task):
         return TaskResult({"value": self.value})
 
 
-def suite(**others):
+def suite(**overrides):
     average = Average(of=["a/value", "b/value", "c/value"], metric="mean")
     # The average stands first: it is computed last all the same.
-    return {"avg": average, "a": Fixed(0.12345), "b": Fixed(0.5), "c": Fixed(-0.2)} | others
+    return {"avg": average, "a": Fixed(0.12345), "b": Fixed(0.5), "c": Fixed(-0.2)} | overrides
 
 
 def test_the_mean_is_of_unrounded_values_and_has_no_part_in_dev():

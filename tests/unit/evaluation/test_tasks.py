@@ -56,10 +56,14 @@ def test_rte_tunes_on_dev_and_counts_on_test(data_dir):
         "auc_explicit_se": 0,
         "auc_implied_se": pytest.approx(0.1768, abs=1e-4),  # placements 1, 3/4 and 1, 1/2, 1, 1,
     }
-    found = result.predictions
-    assert found["label"].count(True) == 4
-    columns = (found[name] for name in ("type", "row", "label", "prediction"))
-    wrong = [(kind, row) for kind, row, label, said in zip(*columns, strict=True) if label != said]
+    predictions = result.predictions
+    assert predictions["label"].count(True) == 4
+    columns = (predictions[name] for name in ("type", "row", "label", "prediction"))
+    wrong = [
+        (type_, row)
+        for type_, row, label, predicted in zip(*columns, strict=True)
+        if label != predicted
+    ]
     assert wrong == [("implied", 1), ("neutral", 1)]
     on_dev = result_of(RTE(data_dir=str(data_dir)), ByTable(), "dev")
     assert on_dev.metrics["accuracy_all"] == on_dev.metrics["auc_implied"] == 1
@@ -110,15 +114,15 @@ def test_retrieval_against_a_loop():
     hypotheses = Counts().embed(searched).explicit
     for view in ("explicit", "implicit"):
         premises = getattr(Counts().embed(rows["premise"][:]), view)
-        for kind, column in zip(("explicit", "implied"), columns, strict=False):
+        for hypothesis_type, column in zip(("explicit", "implied"), columns, strict=False):
             hits = []
-            for premise, own in zip(premises, rows[column], strict=True):
+            for premise, hypothesis in zip(premises, rows[column], strict=True):
                 cosines = hypotheses @ premise / hypotheses.norm(dim=1) / premise.norm()
                 order = (-cosines).argsort(stable=True)[:3]
-                hits.append(own in [searched[place] for place in order])
+                hits.append(hypothesis in [searched[number] for number in order])
 
-            assert result.predictions[f"correct_{kind}_by_{view}"] == hits
-            assert result.metrics[f"accuracy_{kind}_by_{view}"] == sum(hits) / len(rows)
+            assert result.predictions[f"correct_{hypothesis_type}_by_{view}"] == hits
+            assert result.metrics[f"accuracy_{hypothesis_type}_by_{view}"] == sum(hits) / len(rows)
 
     assert result.metrics.keys() == set(Retrieval.metrics)
     assert 0 < result.metrics["accuracy_explicit_by_explicit"] < 1
@@ -139,8 +143,11 @@ def test_a_tie_is_not_found():
 def test_one_vector_retrieves_both_kinds():
     task = Retrieval(data_dir=str(sample_dir()), test_rows=20)
     metrics = result_of(task, Count()).metrics
-    for kind in ("explicit", "implied"):
-        assert metrics[f"accuracy_{kind}_by_explicit"] == metrics[f"accuracy_{kind}_by_implicit"]
+    for hypothesis_type in ("explicit", "implied"):
+        assert (
+            metrics[f"accuracy_{hypothesis_type}_by_explicit"]
+            == metrics[f"accuracy_{hypothesis_type}_by_implicit"]
+        )
 
     assert not task.suits(Length())
 

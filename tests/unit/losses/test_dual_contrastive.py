@@ -23,9 +23,9 @@ def make(n, d, seed=0):
 def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, intra_sentence=True):
     """The terms that each row has; ``compare`` is the similarity of anchor i and candidate j."""
 
-    def term(anchor, i, positive, k, *others):
+    def term(anchor, i, positive, k, *negatives):
         candidates = []
-        for view in (positive, *others):
+        for view in (positive, *negatives):
             candidates += [compare(anchor, i, view, j) for j in range(len(view))]
 
         return cross_entropy(compare(anchor, i, positive, k), candidates, temperature)
@@ -40,9 +40,9 @@ def loop(compare, temperature, premise, hypotheses, rows, contradiction=True, in
     for role, hypothesis in used.items():
         for k, i in enumerate(rows[role]):
             if role in views:
-                anchor, other = views[role]
-                others = [*negatives, other] if intra_sentence else negatives
-                total += term(anchor, i, hypothesis.explicit, k, *others)
+                anchor, other_view = views[role]
+                more = [*negatives, other_view] if intra_sentence else negatives
+                total += term(anchor, i, hypothesis.explicit, k, *more)
 
             if intra_sentence:
                 total += term(hypothesis.explicit, k, hypothesis.implicit, k)
@@ -62,11 +62,11 @@ def of_cosines(a, i, b, j):
     seed=st.integers(0, 10_000),
 )
 def test_loss_matches_loop(options, n, d, temperature, seed):
-    premise, *others = make(n, d, seed)
-    got = DualContrastive(temperature, **options)(premise, *others)
-    hypotheses = dict(zip(HYPOTHESES, others, strict=True))
+    premise, *hypotheses = make(n, d, seed)
+    got = DualContrastive(temperature, **options)(premise, *hypotheses)
+    by_role = dict(zip(HYPOTHESES, hypotheses, strict=True))
     rows = {role: list(range(n)) for role in HYPOTHESES}
-    want = loop(of_cosines, temperature, premise, hypotheses, rows, **options)
+    want = loop(of_cosines, temperature, premise, by_role, rows, **options)
     assert got.shape == ()
     assert got.item() == pytest.approx(want, abs=1e-8)
 
@@ -74,16 +74,16 @@ def test_loss_matches_loop(options, n, d, temperature, seed):
 @ablations
 @pytest.mark.parametrize("reduce", ["mean_of_sims", "sim_of_sum"])
 def test_loss_of_gaussians_matches_loop(options, reduce):
-    premise, *others = [DualGaussianEmbedding(*fields) for fields in normal(4, 4, 3, 4, seed=3)]
+    premise, *hypotheses = [DualGaussianEmbedding(*fields) for fields in normal(4, 4, 3, 4, seed=3)]
     loss = DualContrastive(1.0, similarity=GaussianSimilarity(reduce), **options)
 
     def from_candidate(anchor, i, candidate, j):
         return sim(candidate, j, anchor, i, reduce)
 
-    hypotheses = dict(zip(HYPOTHESES, others, strict=True))
+    by_role = dict(zip(HYPOTHESES, hypotheses, strict=True))
     rows = {role: [0, 1, 2] for role in HYPOTHESES}
-    want = loop(from_candidate, 1.0, premise, hypotheses, rows, **options)
-    assert loss(premise, *others).item() == pytest.approx(want, abs=1e-9)
+    want = loop(from_candidate, 1.0, premise, by_role, rows, **options)
+    assert loss(premise, *hypotheses).item() == pytest.approx(want, abs=1e-9)
 
 
 @ablations
@@ -96,15 +96,15 @@ def test_loss_of_gaussians_matches_loop(options, reduce):
     ],
 )
 def test_rows_without_a_hypothesis_lack_its_terms(rows, options):
-    premise, *others = make(4, 5)
-    hypotheses = {}
-    for role, other in zip(HYPOTHESES, others, strict=True):
+    premise, *hypotheses = make(4, 5)
+    by_role = {}
+    for role, hypothesis in zip(HYPOTHESES, hypotheses, strict=True):
         if role in rows:
-            hypotheses[role] = other[: len(rows[role])]
+            by_role[role] = hypothesis[: len(rows[role])]
 
     numbers = {role: torch.tensor(k) for role, k in rows.items()}
-    got = DualContrastive(1.0, **options)(premise, **hypotheses, rows=numbers)
-    want = loop(of_cosines, 1.0, premise, hypotheses, rows, **options)
+    got = DualContrastive(1.0, **options)(premise, **by_role, rows=numbers)
+    want = loop(of_cosines, 1.0, premise, by_role, rows, **options)
     assert got.item() == pytest.approx(want, abs=1e-9)
 
 

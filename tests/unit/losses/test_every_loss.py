@@ -46,7 +46,7 @@ CANDIDATES = {
     "ntxent": [2],
 }
 MARGINS = {"triplet": (5e-3 + 1e-2) / 2, "ranking": 0.5 + 0.5 + 0.7}
-each = pytest.mark.parametrize("name", CANDIDATES)
+every_loss = pytest.mark.parametrize("name", CANDIDATES)
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Case:
 
     loss: nn.Module
     count: int
-    kind: Any = None
+    loss_class: Any = None
     fields: int = 1
 
     def draw(self, n=3, d=4, dtype=torch.float64):
@@ -73,24 +73,24 @@ class Case:
 
 
 def make(name, temperature=0.05):
-    kind, *options = name.split(" ", 1)
+    class_name, *options = name.split(" ", 1)
     text = options[0] if options else ""
-    if kind == "ntxent":
+    if class_name == "ntxent":
         return Case(NTXent(temperature), 2)
 
-    if kind == "simcse":
+    if class_name == "simcse":
         return Case(InfoNCE(temperature), 3 if text == "supervised" else 2)
 
-    if kind == "gauss":
+    if class_name == "gauss":
         sets, reduce = text.split()
         loss = GaussianContrastive(temperature, sets.split("+"), reduce)
         return Case(loss, 6 if "con" in sets else 4, GaussianEmbedding, 2)
 
-    if kind == "dualgauss":
+    if class_name == "dualgauss":
         loss = DualContrastive(temperature, similarity=GaussianSimilarity())
         return Case(loss, 16, DualGaussianEmbedding, 4)
 
-    if kind == "dual":
+    if class_name == "dual":
         loss = DualContrastive(
             temperature,
             contradiction=text not in ("without contradiction", "without both"),
@@ -98,13 +98,13 @@ def make(name, temperature=0.05):
         )
         return Case(loss, 8, DualEmbedding, 2)
 
-    if kind == "triplet":
+    if class_name == "triplet":
         return Case(HierarchicalTriplet(), 4)
 
     return Case(ImplicitnessRanking(), 6)
 
 
-@each
+@every_loss
 @pytest.mark.parametrize("n", [2, 5])
 def test_equal_rows_give_the_closed_form(name, n):
     case = make(name)
@@ -115,13 +115,13 @@ def test_equal_rows_give_the_closed_form(name, n):
     assert case(*[same] * case.count).item() == pytest.approx(want)
 
 
-@each
+@every_loss
 def test_gradients(name):
     case = make(name, temperature=0.5)
     assert torch.autograd.gradcheck(case, case.draw())
 
 
-@each
+@every_loss
 def test_order_of_rows_does_not_matter(name):
     case = make(name)
     tensors = case.draw(6)
@@ -130,7 +130,7 @@ def test_order_of_rows_does_not_matter(name):
     assert permuted.item() == pytest.approx(case(*tensors).item(), rel=1e-12)
 
 
-@each
+@every_loss
 def test_half_precision_is_computed_in_float32(name):
     case = make(name)
     tensors = case.draw(8, 64, torch.bfloat16)
@@ -142,7 +142,7 @@ def test_half_precision_is_computed_in_float32(name):
     assert loss.item() == pytest.approx(want, rel=1e-5, abs=1e-6)
 
 
-@each
+@every_loss
 def test_extreme_inputs_stay_finite(name):
     """Zero vectors, log variances of 12 and -12, and a small temperature."""
     case = make(name, temperature=1e-3)
@@ -165,7 +165,7 @@ def test_extreme_inputs_stay_finite(name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "option"),
+    ("loss_class", "option"),
     [
         (InfoNCE, "temperature"),
         (NTXent, "temperature"),
@@ -173,16 +173,16 @@ def test_extreme_inputs_stay_finite(name):
         (ImplicitnessRanking, "margin"),
     ],
 )
-def test_options_out_of_range_are_errors(kind, option):
+def test_options_out_of_range_are_errors(loss_class, option):
     values = [-0.005, math.inf, math.nan]
     if option == "temperature":
         values.append(0.0)
     else:
-        kind(**{option: 0.0})
+        loss_class(**{option: 0.0})
 
     for value in values:
         with pytest.raises(ValueError, match=f"{option} must be .*finite.*, got {value}"):
-            kind(**{option: value})
+            loss_class(**{option: value})
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ GAUSSIAN = GaussianEmbedding(A, A)
 
 
 @pytest.mark.parametrize(
-    ("loss", "given", "message"),
+    ("loss", "value", "message"),
     [
         (InfoNCE(), (GAUSSIAN, A), "anchor must be a tensor (n, d) or a PointEmbedding, got Gauss"),
         (InfoNCE(), (A, [A]), "positive must be a tensor (n, d) or a PointEmbedding, got list"),
@@ -233,6 +233,6 @@ GAUSSIAN = GaussianEmbedding(A, A)
         (DualContrastive(), (A, A, A, A), "premise must be a DualEmbedding (explicit, implicit)"),
     ],
 )
-def test_another_kind_is_named(loss, given, message):
+def test_another_kind_is_named(loss, value, message):
     with pytest.raises(TypeError, match=re.escape(message)):
-        loss(*given)
+        loss(*value)

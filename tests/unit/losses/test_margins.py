@@ -17,8 +17,8 @@ from lightning_cse.losses import HierarchicalTriplet, ImplicitnessRanking
 def test_triplet_loss_matches_loop(n, d, margins, seed):
     tensors = normal(4, n, d, seed=seed)
     total = 0.0
-    for anchor, *others in zip(*tensors, strict=True):
-        high, middle, low = (cos(anchor, other) for other in others)
+    for anchor, *vectors in zip(*tensors, strict=True):
+        high, middle, low = (cos(anchor, vector) for vector in vectors)
         total += max(0.0, middle - high + margins[0]) / 2 + max(0.0, low - middle + margins[1]) / 2
 
     got = HierarchicalTriplet(*margins)(*tensors)

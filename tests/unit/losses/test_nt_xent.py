@@ -16,10 +16,10 @@ def loop(anchor, positive, temperature):
     count = len(anchor)
     total = 0.0
     for i, vector in enumerate(vectors):
-        similarities = [cos(vector, other) for other in vectors]
-        own = similarities[(i + count) % (2 * count)]
-        others = similarities[:i] + similarities[i + 1 :]
-        total += cross_entropy(own, others, temperature)
+        similarities = [cos(vector, second) for second in vectors]
+        target = similarities[(i + count) % (2 * count)]
+        candidates = similarities[:i] + similarities[i + 1 :]
+        total += cross_entropy(target, candidates, temperature)
 
     return total / len(vectors)
 
@@ -38,9 +38,13 @@ def test_loss_matches_loop(n, d, temperature, seed):
 
 
 def test_views_are_interchangeable():
-    one, two = normal(2, 5, 4)
-    assert NTXent()(one, two).item() == pytest.approx(NTXent()(two, one).item(), rel=1e-12)
-    assert InfoNCE()(one, two).item() != pytest.approx(InfoNCE()(two, one).item(), rel=1e-3)
+    first, second = normal(2, 5, 4)
+    assert NTXent()(first, second).item() == pytest.approx(
+        NTXent()(second, first).item(), rel=1e-12
+    )
+    assert InfoNCE()(first, second).item() != pytest.approx(
+        InfoNCE()(second, first).item(), rel=1e-3
+    )
 
 
 def test_orthogonal_sentences_give_the_closed_form():

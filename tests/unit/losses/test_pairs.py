@@ -22,14 +22,14 @@ def classifier(d, **options):
 
 def seen(u, v, parts):
     """What is seen of a pair, number by number."""
-    found = {
+    features = {
         "first": u.tolist(),
         "second": v.tolist(),
         "difference": [abs(a - b) for a, b in zip(u.tolist(), v.tolist(), strict=True)],
         "product": [a * b for a, b in zip(u.tolist(), v.tolist(), strict=True)],
         "larger_squared": [max(a, b) ** 2 for a, b in zip(u.tolist(), v.tolist(), strict=True)],
     }
-    return [number for name in parts for number in found[name]]
+    return [number for name in parts for number in features[name]]
 
 
 def through(layer, numbers):
@@ -88,8 +88,8 @@ def test_soft_info_nce_matches_loop(smooth_others, n, d, k, seed):
         logs = [math.log(weight / sum(weights)) for weight in weights]
         total -= scores[i].item() * logs[i]
         if smooth_others:
-            rest = (1 - scores[i].item()) / (len(logs) - 1)
-            total -= rest * sum(log for c, log in enumerate(logs) if c != i)
+            share = (1 - scores[i].item()) / (len(logs) - 1)
+            total -= share * sum(log for c, log in enumerate(logs) if c != i)
 
     loss = SoftInfoNCE(0.5, smooth_others=smooth_others)
     got = loss(anchor, positive, scores, negative if k else None)
@@ -107,8 +107,8 @@ def test_closed_forms():
 @pytest.mark.parametrize("smooth_others", [False, True])
 def test_scores_of_one_make_info_nce(smooth_others):
     anchor, positive, negative = normal(3, 4, 5)
-    ones = torch.ones(4, dtype=torch.float64)
-    soft = SoftInfoNCE(smooth_others=smooth_others)(anchor, positive, ones, negative)
+    targets = torch.ones(4, dtype=torch.float64)
+    soft = SoftInfoNCE(smooth_others=smooth_others)(anchor, positive, targets, negative)
     assert soft.item() == pytest.approx(InfoNCE()(anchor, positive, negative).item())
 
 
@@ -122,10 +122,10 @@ def losses(d):
     }
 
 
-each = pytest.mark.parametrize("name", losses(1))
+every_loss = pytest.mark.parametrize("name", losses(1))
 
 
-@each
+@every_loss
 def test_order_of_rows_does_not_matter(name):
     loss, targets = losses(4)[name]
     first, second = normal(2, 6, 4)
@@ -134,26 +134,26 @@ def test_order_of_rows_does_not_matter(name):
     assert shuffled.item() == pytest.approx(loss(first, second, targets).item(), rel=1e-12)
 
 
-@each
+@every_loss
 def test_gradients(name):
     loss, targets = losses(4)[name]
     tensors = [tensor.requires_grad_() for tensor in normal(2, 6, 4)]
     assert torch.autograd.gradcheck(lambda u, v: loss(u, v, targets), tensors)
 
 
-@each
+@every_loss
 def test_half_precision_gives_a_finite_float32(name):
     loss, targets = losses(4)[name]
     first, second = normal(2, 6, 4, dtype=torch.bfloat16)
     targets = targets if name == "classification" else targets.float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = loss.float()(first, second, targets)
+        value = loss.float()(first, second, targets)
 
-    assert found.dtype == torch.float32
-    assert torch.isfinite(found)
+    assert value.dtype == torch.float32
+    assert torch.isfinite(value)
 
 
-@each
+@every_loss
 def test_points_are_as_good_as_their_vectors(name):
     loss, targets = losses(4)[name]
     first, second = normal(2, 6, 4)
@@ -163,7 +163,7 @@ def test_points_are_as_good_as_their_vectors(name):
         loss(first, [second], targets)
 
 
-@each
+@every_loss
 def test_a_target_for_each_row(name):
     loss, targets = losses(4)[name]
     first, second = normal(2, 6, 4)

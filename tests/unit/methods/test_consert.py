@@ -63,15 +63,15 @@ def test_step_compares_two_augmented_views(first, second):
 def test_views_of_the_diagnostics_are_those_of_training_and_the_test_has_none():
     method = make()
     plain = method.model.embed(SENTENCES).vector
-    seen = []
+    views = []
     for number in range(2):
         with method.view(number):
-            seen.append(method.model.embed(SENTENCES).vector)
+            views.append(method.model.embed(SENTENCES).vector)
 
-    for view in seen:
+    for view in views:
         assert (view - plain).norm(dim=1).min() > 1e-2
 
-    assert not torch.allclose(*seen)
+    assert not torch.allclose(*views)
     assert torch.equal(method.model.embed(SENTENCES).vector, plain)
 
 
@@ -111,9 +111,11 @@ def classified(method, u, v):
     """The cross-entropy of the classifier, pair by pair."""
     weight, bias = (p.detach().double() for p in method.loss.classifier[0].parameters())
     total = 0.0
-    for one, two, label in zip(u, v, LABELS.tolist(), strict=True):
-        seen = torch.cat([one, two, (one - two).abs(), torch.maximum(one, two) ** 2])
-        logits = [float(row @ seen) + float(b) for row, b in zip(weight, bias, strict=True)]
+    for first, second, label in zip(u, v, LABELS.tolist(), strict=True):
+        features = torch.cat(
+            [first, second, (first - second).abs(), torch.maximum(first, second) ** 2]
+        )
+        logits = [float(row @ features) + float(b) for row, b in zip(weight, bias, strict=True)]
         total += math.log(sum(map(math.exp, logits))) - logits[label]
 
     return total / len(u)
@@ -125,9 +127,9 @@ def contrasted(first, second, temperature=0.1):
     count = len(first)
     total = 0.0
     for i, vector in enumerate(vectors):
-        similarities = [cos(vector, other) for other in vectors]
-        own = similarities[(i + count) % (2 * count)]
-        total += cross_entropy(own, similarities[:i] + similarities[i + 1 :], temperature)
+        similarities = [cos(vector, candidate) for candidate in vectors]
+        positive = similarities[(i + count) % (2 * count)]
+        total += cross_entropy(positive, similarities[:i] + similarities[i + 1 :], temperature)
 
     return total / len(vectors)
 
@@ -218,29 +220,29 @@ def test_a_small_attack_raises_the_loss_by_the_length_of_the_gradient():
     with noise.attack(loss):
         attacked = vectors_of(method, batch["roles"], noise)
 
-    found = classified(method, *(x.detach() for x in attacked)) - classified(
+    increase = classified(method, *(x.detach() for x in attacked)) - classified(
         method, u.detach(), v.detach()
     )
-    assert found == pytest.approx(1e-3 * rise, rel=0.05)
+    assert increase == pytest.approx(1e-3 * rise, rel=0.05)
 
 
 def test_attack_leaves_the_gradient_of_the_whole_loss_and_nothing_behind():
     method = joint(AdversarialNoise(0.7))
     batch = pairs_of(method)
-    found = []
+    gradients = []
     for _ in range(2):
         method.zero_grad()
         step = method.training_step(batch, 0)
         step["loss"].backward()
-        found.append({name: p.grad.clone() for name, p in method.named_parameters()})
+        gradients.append({name: p.grad.clone() for name, p in method.named_parameters()})
 
-    assert all(torch.equal(found[0][name], gradient) for name, gradient in found[1].items())
+    assert all(torch.equal(gradients[0][name], gradient) for name, gradient in gradients[1].items())
 
     method.zero_grad()
     u, v = method.embed(batch).values()
     method.loss(u, v, LABELS).backward()
     weight = method.loss.classifier[0].weight.grad
-    assert torch.allclose(found[0]["model.classifier.classifier.0.weight"], weight, atol=1e-6)
+    assert torch.allclose(gradients[0]["model.classifier.classifier.0.weight"], weight, atol=1e-6)
     assert torch.equal(method.model.embed(SENTENCES).vector, method.model.embed(SENTENCES).vector)
 
 

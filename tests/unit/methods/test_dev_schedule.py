@@ -19,9 +19,9 @@ TINY = (
 
 def test_learning_rate_follows_the_dev_score(run_tiny, tmp_path):
     folder = run_tiny(tmp_path, *TINY, "method.schedule.least=0.03", "trainer.max_epochs=30")
-    found = curves(folder)
-    learning_rate = found["train/learning_rate"]
-    scores = {step: score for step, score in found[MONITOR].items() if step}
+    columns = curves(folder)
+    learning_rate = columns["train/learning_rate"]
+    scores = {step: score for step, score in columns[MONITOR].items() if step}
     assert list(scores) == list(range(3, 3 * len(scores) + 1, 3))  # an epoch has three steps
 
     expected = 0.1

@@ -47,8 +47,8 @@ def fixed_dropout(forward):
 
     def masked_forward(self, requests, **options):
         draws = torch.Generator().manual_seed(len(requests))
-        found = forward(self, requests, **options)
-        return [vector * (torch.rand(vector.shape, generator=draws) > 0.1) for vector in found]
+        vectors = forward(self, requests, **options)
+        return [vector * (torch.rand(vector.shape, generator=draws) > 0.1) for vector in vectors]
 
     return masked_forward
 
@@ -60,7 +60,7 @@ def steps(cfg, count=4, is_shared=False):
     method = parts.method.eval()
     parts.data.is_shared = is_shared
     batches = iter(parts.data.train_dataloader())
-    found = []
+    results = []
     for number in range(count):
         method.zero_grad()
         batch = next(batches)
@@ -71,29 +71,31 @@ def steps(cfg, count=4, is_shared=False):
 
         loss = method.training_step(batch, number)["loss"]
         loss.backward()
-        found.append((loss.item(), gradients(method)))
+        results.append((loss.item(), gradients(method)))
 
-    return found
+    return results
 
 
 def few(tokens):
     return tokens.select(tokens.rows < 2)
 
 
-def differences(some, others):
+def differences(results, other_results):
     """The differences of losses and gradients, relative to their size; a gradient below 1 % of all
     counts as 1 %.
     """
-    found = []
-    for (loss, one), (other_loss, other) in zip(some, others, strict=True):
-        found.append(abs(loss - other_loss) / abs(loss))
-        assert one.keys() == other.keys()
-        least = 0.01 * torch.nn.utils.get_total_norm(one.values())
-        for name, gradient in one.items():
+    largest = []
+    for (loss, gradients_), (other_loss, other_gradients) in zip(
+        results, other_results, strict=True
+    ):
+        largest.append(abs(loss - other_loss) / abs(loss))
+        assert gradients_.keys() == other_gradients.keys()
+        least = 0.01 * torch.nn.utils.get_total_norm(gradients_.values())
+        for name, gradient in gradients_.items():
             size = torch.maximum(gradient.norm(), least)
-            found.append(float((gradient - other[name]).norm() / size))
+            largest.append(float((gradient - other_gradients[name]).norm() / size))
 
-    return found
+    return largest
 
 
 def on_one_of_several(rank, file, cfgs):
@@ -148,9 +150,9 @@ def assert_bytes_of_a_step(cfg):
 def counted(collective, name, received):
     """Note the bytes of the tensors that a collective brings from other processes."""
 
-    def counting(parts, own):
-        collective(parts, own)
-        received.append((name, sum(part.nbytes for part in parts) - own.nbytes))
+    def counting(parts, local):
+        collective(parts, local)
+        received.append((name, sum(part.nbytes for part in parts) - local.nbytes))
 
     return counting
 
@@ -165,9 +167,9 @@ def test_three_devices_match_one(compose, tmp_path):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_chunks_match_the_whole_batch(name, compose, monkeypatch):
     monkeypatch.setattr(SentenceEncoder, "forward", fixed_dropout(SentenceEncoder.forward))
-    whole = compose(f"+experiment={name}", *OVERRIDES)
+    unchunked = compose(f"+experiment={name}", *OVERRIDES)
     chunked = compose(f"+experiment={name}", *OVERRIDES, "method.chunk_size=5")
-    assert max(differences(steps(whole), steps(chunked))) < 1e-5
+    assert max(differences(steps(unchunked), steps(chunked))) < 1e-5
 
 
 def test_chunks_are_encoded_again_under_their_dropout_masks(compose, monkeypatch):
@@ -185,7 +187,7 @@ def test_chunks_are_encoded_again_under_their_dropout_masks(compose, monkeypatch
 
         return len(passes), [(loss.item(), gradients(parts.method))]
 
-    plain, kept = step(lambda encoded, *arguments, use_reentrant: encoded(*arguments))
-    passes, again = step(torch.utils.checkpoint.checkpoint)
+    plain, expected = step(lambda encoded, *arguments, use_reentrant: encoded(*arguments))
+    passes, recomputed = step(torch.utils.checkpoint.checkpoint)
     assert passes == 2 * plain
-    assert max(differences(kept, again)) < 1e-6
+    assert max(differences(expected, recomputed)) < 1e-6

@@ -74,14 +74,14 @@ def test_a_step_runs_on_a_pretended_gpu(repository):
     # The tensors of an LSTM have shapes that depend on lengths, which fake ones do not have.
     names = [name for name in EXPERIMENTS if name != "infersent"]
     command = [sys.executable, str(repository / "tests" / "pretended_gpu.py"), *names]
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         env=os.environ | {"PYTHONPATH": str(repository / "src")},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {name: [] for name in names}
+    assert completed.returncode == 0, completed.stderr[-4000:]
+    assert json.loads(completed.stdout.splitlines()[-1]) == {name: [] for name in names}
 
 
 def test_every_method_is_counted():

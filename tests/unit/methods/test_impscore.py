@@ -47,8 +47,10 @@ def make(lr=1e-2, **options):
 
 def batch(method):
     ids = method.model.encoder.tokenizer(SENTENCES)
-    explicit, other = Tokens.pad(ids[1:] + ids[:1]), Tokens.pad(ids[3:] + ids[:3])
-    roles = dict(zip(ROLES, (Tokens.pad(ids), explicit, Tokens.pad(ids), other), strict=True))
+    explicit, other_explicit = Tokens.pad(ids[1:] + ids[:1]), Tokens.pad(ids[3:] + ids[:3])
+    roles = dict(
+        zip(ROLES, (Tokens.pad(ids), explicit, Tokens.pad(ids), other_explicit), strict=True)
+    )
 
     return {"roles": roles, "index": torch.arange(len(SENTENCES))}
 
@@ -83,9 +85,9 @@ def fit(method, data, epochs, **options):
 
 def test_equal_sentences_have_a_finite_gradient():
     method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean")
-    given = batch(method)
-    given["roles"]["pos_explicit"] = given["roles"]["pos_implicit"]
-    method.training_step(given, 0)["loss"].backward()  # a distance of 0 has a gradient of 0
+    inputs = batch(method)
+    inputs["roles"]["pos_explicit"] = inputs["roles"]["pos_implicit"]
+    method.training_step(inputs, 0)["loss"].backward()  # a distance of 0 has a gradient of 0
     assert all(p.grad.isfinite().all() for p in method.parameters() if p.grad is not None)
 
 
@@ -154,26 +156,26 @@ def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path
 
         return curves.read()["val/stsb/spearman"]
 
-    kept = scores("kept.csv")
+    cached = scores("kept.csv")
     evaluated = len(set(task.sentences("dev")))
     trained = sum(passes) - evaluated
     assert passes == [evaluated, trained]
     monkeypatch.setattr(SentenceEncoder, "is_fixed", False)
-    assert scores("repeated.csv") == kept, "to the last bit"
-    assert passes == [evaluated, trained, *[evaluated] * (len(kept) - 1)]
-    assert [step for step, _ in kept] == [0, 2, 4, 6, 8, 10]
-    assert len({score for _, score in kept}) > 1, "the maps learn"
+    assert scores("repeated.csv") == cached, "to the last bit"
+    assert passes == [evaluated, trained, *[evaluated] * (len(cached) - 1)]
+    assert [step for step, _ in cached] == [0, 2, 4, 6, 8, 10]
+    assert len({score for _, score in cached}) > 1, "the maps learn"
 
 
 def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny, tmp_path):
-    few = (
+    options = (
         "baselines=none",
         "encoder.layers=1",
         "data.train_rows=16",
         "data.held_out_rows=8",
         "diag.sentences=16",
     )
-    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *few)
+    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *options)
     record = folder.read()
     assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
     assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()

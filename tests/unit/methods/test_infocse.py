@@ -16,13 +16,13 @@ from lightning_cse.tokens import Tokens
 
 def make(**options):
     torch.manual_seed(0)
-    given = {"weight": 0.5, "share": 0.4} | options
+    arguments = {"weight": 0.5, "share": 0.4} | options
     return InfoCSE(
         tiny_encoder(),
         InfoNCE(),
         optimizer=partial(torch.optim.AdamW, lr=1e-3),
         schedule=Schedule(),
-        **given,
+        **arguments,
     )
 
 
@@ -56,13 +56,15 @@ def test_masks_are_a_share_of_the_bare_tokens_and_the_same_for_a_step():
     assert not chosen[~is_bare].any()
     assert chosen[is_bare].mean() == pytest.approx(0.25, abs=0.04)
     assert torch.equal(changed[~chosen], ids[~chosen])
-    kinds = changed[chosen]
-    assert (kinds == restoration.mask_id).double().mean().item() == pytest.approx(0.8, abs=0.06)
-    assert (kinds == ids[chosen]).double().mean().item() == pytest.approx(0.1, abs=0.05)
-    again, _ = restoration.mask_tokens(ids, is_bare, 3)
-    other, _ = restoration.mask_tokens(ids, is_bare, 4)
-    assert torch.equal(again, changed)
-    assert not torch.equal(other, changed)
+    chosen_ids = changed[chosen]
+    assert (chosen_ids == restoration.mask_id).double().mean().item() == pytest.approx(
+        0.8, abs=0.06
+    )
+    assert (chosen_ids == ids[chosen]).double().mean().item() == pytest.approx(0.1, abs=0.05)
+    same_step, _ = restoration.mask_tokens(ids, is_bare, 3)
+    next_step, _ = restoration.mask_tokens(ids, is_bare, 4)
+    assert torch.equal(same_step, changed)
+    assert not torch.equal(next_step, changed)
 
 
 @torch.no_grad()
@@ -74,7 +76,7 @@ def test_restoration_is_the_mean_over_the_masked_tokens():
     is_token = np.arange(20) < np.array(lengths)[:, None]
     is_bare = is_token & (np.arange(20) > 0)
     vectors = normal(3, 32, dtype=torch.float32)
-    found = restoration(vectors, ids, is_token, is_bare, 2)
+    loss = restoration(vectors, ids, is_token, is_bare, 2)
     masked_ids, chosen = restoration.mask_tokens(ids, is_bare, 2)
     frozen = restoration.frozen.backbone
     losses = []
@@ -85,11 +87,11 @@ def test_restoration_is_the_mean_over_the_masked_tokens():
         before = restoration.before_vocabulary(restoration.layers(states))[0]
         logits = before @ frozen.get_input_embeddings().weight.T + restoration.bias
         logarithms = logits.log_softmax(1)
-        places = np.flatnonzero(chosen[row]).tolist()
-        losses += [-logarithms[place, ids[row, place]] for place in places]
+        indices = np.flatnonzero(chosen[row]).tolist()
+        losses += [-logarithms[index, ids[row, index]] for index in indices]
 
     assert len(losses) > 3
-    assert found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
+    assert loss.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
 
 
 def test_vectors_learn_from_the_restoration():

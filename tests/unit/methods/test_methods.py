@@ -57,8 +57,8 @@ def make(name):
 
         return GaussCSE(tiny_encoder(), loss, simcse=simcse, **COMMON)
 
-    kind, _, architecture = name.partition("_")
-    if kind == "dualgauss":
+    method_name, _, architecture = name.partition("_")
+    if method_name == "dualgauss":
         loss = DualContrastive(similarity=GaussianSimilarity())
         return DualGauss(tiny_encoder(), loss, architecture=architecture, **COMMON)
 
@@ -125,14 +125,14 @@ def test_schedule_rises_to_the_last_step_or_stays_constant():
 
 def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation():
     method = make("simcse_unsup").train()
-    given = batch(method)
-    tokens = given["roles"]["anchor"]
-    step = method.training_step(given, 0)["embeddings"]
+    inputs = batch(method)
+    tokens = inputs["roles"]["anchor"]
+    step = method.training_step(inputs, 0)["embeddings"]
     assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
     method.eval()
     pooled = method.model.pooled(tokens)[0]
     assert torch.equal(pooled, method.model.encode(tokens)[0].vector)
-    anchor = method.training_step(given, 0)["embeddings"]["anchor"]["vector"]
+    anchor = method.training_step(inputs, 0)["embeddings"]["anchor"]["vector"]
     assert torch.equal(anchor, method.head(pooled).detach())
     supervised = make("simcse").eval()  # whose head stays
     assert not torch.equal(pooled, supervised.model.encode(tokens)[0].vector)

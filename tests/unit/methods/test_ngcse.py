@@ -132,12 +132,12 @@ def test_triplet_loss_with_the_negatives_of_the_paper():
 
 def test_triplet_loss_uses_the_first_of_several_negatives():
     method = make(STS, **TRIPLET)
-    given = batch(method)
-    want = method.training_step(given, 0)["loss"].item()
+    inputs = batch(method)
+    want = method.training_step(inputs, 0)["loss"].item()
     more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
     rows = [*LLM, *LLM, LLM[0]]
-    given["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
-    assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
+    inputs["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
+    assert method.training_step(inputs, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
@@ -154,19 +154,19 @@ def test_single_positive_with_hard_negatives_for_all_rows(llm_positive):
 def test_second_positive_has_its_own_pass_over_llm_rows(llm):
     """The authors' code: the loss of an LLM row is the mean of two passes, negatives in one."""
     method = make(STS, contrastive="multiple_positive")
-    given = batch(method, llm)
+    inputs = batch(method, llm)
     anchor = heads(method, ANCHORS)
-    others = anchor[[row for row in range(4) if row not in llm]]
+    single_rows = anchor[[row for row in range(4) if row not in llm]]
     near = middle = far = anchor[:0]
     if llm:
         sentences = ((lines * 2)[: len(llm)] for lines in WRITTEN.values())
         near, middle, far = (heads(method, lines) for lines in sentences)
 
-    plain = row_losses(others, torch.cat([others, near]))
-    first = row_losses(anchor[llm], torch.cat([near, others]))
-    second = row_losses(anchor[llm], torch.cat([middle, far, others]))
+    plain = row_losses(single_rows, torch.cat([single_rows, near]))
+    first = row_losses(anchor[llm], torch.cat([near, single_rows]))
+    second = row_losses(anchor[llm], torch.cat([middle, far, single_rows]))
     want = (sum(plain) + (sum(first) + sum(second)) / 2) / 4
-    assert method.training_step(given, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
+    assert method.training_step(inputs, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
 
 
 def test_anchor_is_its_own_positive_under_another_dropout_mask():
@@ -228,7 +228,7 @@ def test_prompts_give_the_second_view_the_second_template():
     )
 
     method = make(AUGMENTED, pooling="prompt", dropout=0.0)
-    given = {"anchor": tokens(method, ANCHORS), "positive": tokens(method, ANCHORS[::-1])}
-    got = method.training_step({"roles": given, "index": torch.arange(4)}, 0)["loss"].item()
+    roles = {"anchor": tokens(method, ANCHORS), "positive": tokens(method, ANCHORS[::-1])}
+    got = method.training_step({"roles": roles, "index": torch.arange(4)}, 0)["loss"].item()
     want = info_nce(heads(method, ANCHORS), heads(method, ANCHORS[::-1], 1))
     assert got == pytest.approx(want, rel=1e-5)

@@ -29,15 +29,15 @@ def make(denoise=True, prompts=PROMPTS, **options):
 def masks(method, template, ids):
     """The states of the mask in a prompt around a sentence, and in the prompt alone."""
     states = method.model.encoder.backbone
-    place = -template.pooled
+    index = -template.pooled
     around = torch.tensor([[*template.prefix, *ids, *template.suffix]])
     alone = torch.tensor([[*template.prefix, *template.suffix]])
     positions = torch.arange(len(template))
     positions[len(template.prefix) :] += len(ids)
 
     return (
-        states(input_ids=around).last_hidden_state[0, place],
-        states(input_ids=alone, position_ids=positions[None]).last_hidden_state[0, place],
+        states(input_ids=around).last_hidden_state[0, index],
+        states(input_ids=alone, position_ids=positions[None]).last_hidden_state[0, index],
     )
 
 
@@ -47,8 +47,8 @@ def test_step_compares_two_prompts_without_what_they_say_alone(denoise):
     method = make(denoise).eval()
     bare = method.model.encoder.tokenizer(SENTENCES)
     tokens = Tokens.pad(bare)
-    given = {"roles": {"anchor": tokens}, "index": torch.arange(len(SENTENCES))}
-    step = method.training_step(given, 0)
+    inputs = {"roles": {"anchor": tokens}, "index": torch.arange(len(SENTENCES))}
+    step = method.training_step(inputs, 0)
     views = []
     for template in method.templates:
         rows = []
@@ -68,9 +68,9 @@ def test_step_compares_two_prompts_without_what_they_say_alone(denoise):
 def test_vector_at_test_is_the_mask_of_the_first_prompt():
     method = make().eval()
     bare = method.model.encoder.tokenizer(SENTENCES)
-    (found,) = method.model.encode(Tokens.pad(bare))
+    (embedding,) = method.model.encode(Tokens.pad(bare))
     want = [masks(method, method.templates[0], ids)[0] for ids in bare]
-    torch.testing.assert_close(found.vector, torch.stack(want), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(embedding.vector, torch.stack(want), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[:1], (*PROMPTS, 'One "{}" {mask}')])

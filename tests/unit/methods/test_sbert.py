@@ -25,9 +25,9 @@ def batch(method, targets):
     return {"roles": roles, "index": torch.arange(len(SENTENCES)), "targets": targets}
 
 
-def make(kind, **options):
+def make(method_class, **options):
     torch.manual_seed(0)
-    return kind(tiny_encoder(pooling="mean"), **options, **COMMON)
+    return method_class(tiny_encoder(pooling="mean"), **options, **COMMON)
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,16 @@ def make(kind, **options):
 )
 def test_step_is_the_loss_of_both_vectors_and_learns_the_targets(method, targets):
     method.eval()
-    given = batch(method, targets)
-    outputs = method.training_step(given, 0)
-    first, second = method.model.encode(*given["roles"].values())
+    inputs = batch(method, targets)
+    outputs = method.training_step(inputs, 0)
+    first, second = method.model.encode(*inputs["roles"].values())
     assert torch.equal(outputs["loss"], method.loss(first, second, targets))
     assert set(outputs["embeddings"]) == set(method.roles)
 
     optimizer = COMMON["optimizer"](method.parameters())
     for _ in range(20):
         optimizer.zero_grad()
-        loss = method.training_step(given, 0)["loss"]
+        loss = method.training_step(inputs, 0)["loss"]
         loss.backward()
         optimizer.step()
 

@@ -33,17 +33,17 @@ def batch(method, **more):
 
 def test_loss_is_that_of_a_loop(method):
     scores = torch.linspace(0.2, 1.0, len(SENTENCES))
-    given = batch(method, targets=scores)
-    outputs = method.training_step(given, 0)
+    inputs = batch(method, targets=scores)
+    outputs = method.training_step(inputs, 0)
     anchors, positives, negatives = (
         embedding.vector.detach().double()
-        for embedding in method.model.encode(*given["roles"].values())
+        for embedding in method.model.encode(*inputs["roles"].values())
     )
     losses = []
     for row, anchor in enumerate(anchors):
         cosines = [
-            float(anchor @ other / anchor.norm() / other.norm())
-            for other in (*positives, *negatives)
+            float(anchor @ candidate / anchor.norm() / candidate.norm())
+            for candidate in (*positives, *negatives)
         ]
         total = sum(math.exp(cosine / 0.05) for cosine in cosines)
         losses.append(-float(scores[row]) * (cosines[row] / 0.05 - math.log(total)))

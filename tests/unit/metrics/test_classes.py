@@ -20,9 +20,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "options", "inputs", "want"), CASES)
-def test_batches_of_any_size_give_the_value_of_the_function(kind, options, inputs, want):
-    metric = kind(**options)
+@pytest.mark.parametrize(("metric_class", "options", "inputs", "want"), CASES)
+def test_batches_of_any_size_give_the_value_of_the_function(metric_class, options, inputs, want):
+    metric = metric_class(**options)
     for rows in (slice(2), slice(2, N)):
         metric(*(side[rows] for side in inputs))  # also computes the value of the batch
 
@@ -39,8 +39,8 @@ def evaluate_part(rank, store, out):
     )
     rows = slice(16) if rank == 0 else slice(16, N)
     values = []
-    for kind, options, inputs, _ in CASES:
-        metric = kind(**options)
+    for metric_class, options, inputs, _ in CASES:
+        metric = metric_class(**options)
         metric.update(*(side[rows] for side in inputs))
         values.append(metric.compute().item())
 

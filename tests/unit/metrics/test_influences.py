@@ -10,16 +10,16 @@ STEP = 1e-6
 
 def weighted_auprc(labels, scores, weights):
     """The area by a loop over thresholds, with rows that count several times."""
-    area, found_before, precision_before = 0.0, 0.0, 1.0
+    area, hits_before, precision_before = 0.0, 0.0, 1.0
     for threshold in sorted({*scores}, reverse=True):
         accepted = sum(w for s, w in zip(scores, weights, strict=True) if s >= threshold)
-        found = sum(
+        hits = sum(
             w for y, s, w in zip(labels, scores, weights, strict=True) if y and s >= threshold
         )
-        area += (found - found_before) * (found / accepted + precision_before) / 2
-        found_before, precision_before = found, found / accepted
+        area += (hits - hits_before) * (hits / accepted + precision_before) / 2
+        hits_before, precision_before = hits, hits / accepted
 
-    return area / found_before
+    return area / hits_before
 
 
 def weighted_spearman(gold, scores, weights):
@@ -38,9 +38,9 @@ def weighted_spearman(gold, scores, weights):
     return np.sum(weights * x * y) / np.sqrt(np.sum(weights * x * x) * np.sum(weights * y * y))
 
 
-def data(kind, rows, seed=0):
+def data(task, rows, seed=0):
     rng = np.random.default_rng(seed)
-    if kind == "auprc":
+    if task == "auprc":
         target = rng.random(rows) < 0.4
         return target, np.round(target + rng.normal(size=rows), 1)
 
@@ -55,10 +55,10 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("kind", METRICS)
-def test_an_influence_is_the_derivative_by_the_weight_of_a_row(kind):
-    metric, influences, weighted = METRICS[kind]
-    target, scores = data(kind, 40)
+@pytest.mark.parametrize("task", METRICS)
+def test_an_influence_is_the_derivative_by_the_weight_of_a_row(task):
+    metric, influences, weighted = METRICS[task]
+    target, scores = data(task, 40)
     assert len({*scores}) < 40, "some scores are tied"
     weights = np.ones(40)
     assert weighted(target, scores, weights) == pytest.approx(metric(target, scores))
@@ -67,29 +67,29 @@ def test_an_influence_is_the_derivative_by_the_weight_of_a_row(kind):
         up, down = weights.copy(), weights.copy()
         up[row] += STEP
         down[row] -= STEP
-        ends = [weighted(target, scores, each) for each in (up, down)]
+        ends = [weighted(target, scores, shifted) for shifted in (up, down)]
         expected.append((ends[0] - ends[1]) / (2 * STEP))
 
-    found = influences(target, scores)
-    assert found == pytest.approx(np.array(expected), abs=1e-8)
-    assert found.sum() == pytest.approx(0, abs=1e-12)
+    got = influences(target, scores)
+    assert got == pytest.approx(np.array(expected), abs=1e-8)
+    assert got.sum() == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", METRICS)
-def test_the_standard_error_is_that_of_resampled_rows(kind):
-    metric, influences, _ = METRICS[kind]
-    target, scores = data(kind, 1_500)
+@pytest.mark.parametrize("task", METRICS)
+def test_the_standard_error_is_that_of_resampled_rows(task):
+    metric, influences, _ = METRICS[task]
+    target, scores = data(task, 1_500)
     rng = np.random.default_rng(1)
-    drawn = (rng.integers(0, 1_500, 1_500) for _ in range(2_000))
-    resampled = np.std([metric(target[rows], scores[rows]) for rows in drawn])
+    samples = (rng.integers(0, 1_500, 1_500) for _ in range(2_000))
+    resampled = np.std([metric(target[rows], scores[rows]) for rows in samples])
     error = np.sqrt(np.sum(influences(target, scores) ** 2))
     assert error == pytest.approx(resampled, rel=0.05)
 
 
-@pytest.mark.parametrize("kind", METRICS)
-def test_only_the_order_of_the_scores_matters(kind):
-    _, influences, _ = METRICS[kind]
-    target, scores = data(kind, 50)
+@pytest.mark.parametrize("task", METRICS)
+def test_only_the_order_of_the_scores_matters(task):
+    _, influences, _ = METRICS[task]
+    target, scores = data(task, 50)
     assert influences(target, np.exp(scores)) == pytest.approx(influences(target, scores))
 
 

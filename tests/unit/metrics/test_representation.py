@@ -47,7 +47,7 @@ def uniformity_loop(x, t=2):
     rows = unit_rows(x)
     terms = []
     for i, row in enumerate(rows):
-        terms += [math.exp(-t * math.dist(row, other) ** 2) for other in rows[:i]]
+        terms += [math.exp(-t * math.dist(row, second) ** 2) for second in rows[:i]]
 
     return math.log(math.fsum(terms) / len(terms))
 

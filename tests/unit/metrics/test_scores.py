@@ -89,9 +89,11 @@ def test_known_thresholds(labels, scores, options, want):
 def auprc_loop(labels, scores, grid=None):
     curve = [(0.0, 1.0)]
     for threshold in sorted(set(grid or scores), reverse=True):
-        said = [label for label, score in zip(labels, scores, strict=True) if score >= threshold]
-        precision = sum(said) / len(said) if said else 1.0
-        curve.append((sum(said) / sum(labels), precision))
+        accepted = [
+            label for label, score in zip(labels, scores, strict=True) if score >= threshold
+        ]
+        precision = sum(accepted) / len(accepted) if accepted else 1.0
+        curve.append((sum(accepted) / sum(labels), precision))
 
     return sum((x - x0) * (y + y0) / 2 for (x0, y0), (x, y) in itertools.pairwise(curve))
 
@@ -148,11 +150,11 @@ def test_delong_matches_loops_over_the_covariance():
         s = np.cov(placed[0][side], placed[1][side])
         variance += (s[0, 0] + s[1, 1] - 2 * s[0, 1]) / count
 
-    found = delong(labels, [a], [b])
+    comparison = delong(labels, [a], [b])
     areas = [sklearn_metrics.roc_auc_score(labels, scores) for scores in (a, b)]
-    assert (found.auc_a, found.auc_b) == pytest.approx(areas)
-    assert found.error == pytest.approx(math.sqrt(variance))
-    assert found.pvalue == pytest.approx(
+    assert (comparison.auc_a, comparison.auc_b) == pytest.approx(areas)
+    assert comparison.error == pytest.approx(math.sqrt(variance))
+    assert comparison.pvalue == pytest.approx(
         2 * stats.norm.sf(abs(areas[0] - areas[1]) / math.sqrt(variance))
     )
 
@@ -162,9 +164,9 @@ def test_delong_of_ranks_of_several_runs_and_of_equal_scores():
     labels = generator.random(200) < 0.4
     runs = [labels + generator.normal(0, 1, 200) for _ in range(4)]
     ranked = [stats.rankdata(scores, method="dense") for scores in runs]
-    found = delong(labels, runs[:2], runs[2:])
-    assert delong(labels, ranked[:2], ranked[2:]) == found
-    assert found.auc_a == pytest.approx(np.mean([auc(labels, scores) for scores in runs[:2]]))
+    comparison = delong(labels, runs[:2], runs[2:])
+    assert delong(labels, ranked[:2], ranked[2:]) == comparison
+    assert comparison.auc_a == pytest.approx(np.mean([auc(labels, scores) for scores in runs[:2]]))
     assert delong(labels, runs[:1], runs[:1]).pvalue == 1
     # Against a score that says nothing, only the errors of the one remain.
     flat = delong(labels, runs[:1], [np.zeros(200)])

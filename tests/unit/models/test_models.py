@@ -36,9 +36,9 @@ MODELS = [
 ]
 
 
-def make(kind, **options):
+def make(model_class, **options):
     torch.manual_seed(0)
-    return kind(tiny_encoder(), **options).eval()
+    return model_class(tiny_encoder(), **options).eval()
 
 
 def tokens(model, sentences=SENTENCES):
@@ -48,20 +48,20 @@ def tokens(model, sentences=SENTENCES):
 # All models
 
 
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_settings_and_weights_build_the_same_model_again(kind, options):
-    model = make(kind, **options)
+@pytest.mark.parametrize(("model_class", "options"), MODELS)
+def test_settings_and_weights_build_the_same_model_again(model_class, options):
+    model = make(model_class, **options)
     settings = model.settings()
-    assert settings["_target_"] == f"{kind.__module__}.{kind.__name__}"
+    assert settings["_target_"] == f"{model_class.__module__}.{model_class.__name__}"
     assert {key: settings[key] for key in options} == options
     assert all(isinstance(value, str | int | bool) for value in settings.values())
     torch.manual_seed(1)
-    again = build(tiny_encoder(), settings).eval()
-    assert type(again) is kind
-    assert again.settings() == settings
-    again.load_state_dict(model.state_dict())
+    rebuilt = build(tiny_encoder(), settings).eval()
+    assert type(rebuilt) is model_class
+    assert rebuilt.settings() == settings
+    rebuilt.load_state_dict(model.state_dict())
     torch.testing.assert_close(
-        again.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0
+        rebuilt.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0
     )
 
 
