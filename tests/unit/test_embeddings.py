@@ -24,7 +24,7 @@ KINDS = {
     DualGaussianEmbedding: {"explicit": "explicit_mean", "implicit": "implicit_mean"},
     PragmaticEmbedding: {"pragmatic": "pragmatic", "semantic": "semantic"},
 }
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("embedding_class", KINDS)
 
 
 def make(embedding_class, n=4, d=3, seed=0):
