@@ -69,26 +69,26 @@ def prompt(body):
     return str(body["messages"][-1]["content"])
 
 
-def first(*kinds):
+def first(*faults):
     """Return a plan: the n-th call of each prompt meets the n-th of ``kinds``, and later calls
     succeed.
     """
-    return lambda _, nth: kinds[nth] if nth < len(kinds) else None
+    return lambda _, nth: faults[nth] if nth < len(faults) else None
 
 
-def always(kind):
+def always(fault):
     """Return a plan in which every call meets the same fault."""
-    return lambda *_: kind
+    return lambda *_: fault
 
 
-def share(part, kinds=TRANSIENT, *, times=2):
+def share(part, faults=TRANSIENT, *, times=2):
     """Return a plan: a part of all calls fails, at most ``times`` per prompt; prompt and count
     decide which.
     """
 
     def plan(body, nth):
         draw = random.Random(f"0 {nth} {prompt(body)}")
-        return draw.choice(list(kinds)) if nth < times and draw.random() < part else None
+        return draw.choice(list(faults)) if nth < times and draw.random() < part else None
 
     return plan
 
@@ -233,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             "refusal": "I cannot." if odd == "refusal" else None,
         }
         usage = {
-            "prompt_tokens": sum(len(one["content"].split()) for one in body["messages"]),
+            "prompt_tokens": sum(len(message_["content"].split()) for message_ in body["messages"]),
             "completion_tokens": len(text.split()),
         }
 
@@ -243,17 +243,17 @@ class _Handler(BaseHTTPRequestHandler):
             "usage": {"no_usage": None, "odd_usage": ODD_USAGE}.get(odd, usage),
         }
 
-    def _leave(self, kind, whole):
+    def _leave(self, fault, reply):
         """Leave a call without a complete answer."""
         self.close_connection = True
-        if kind not in {"silent", "break"}:
-            self._head(200, len(whole))
-            self.wfile.write(whole[: len(whole) // 2])
+        if fault not in {"silent", "break"}:
+            self._head(200, len(reply))
+            self.wfile.write(reply[: len(reply) // 2])
 
-        if kind in {"silent", "stall"}:
+        if fault in {"silent", "stall"}:
             self.connection.settimeout(60.0)  # or until the client leaves
             self.connection.recv(1)
-        elif kind == "trickle":
+        elif fault == "trickle":
             while not self.server.stopped.wait(0.02):
                 self.wfile.write(b" ")
         else:

@@ -98,10 +98,10 @@ def test_continues_after_a_signal(start, tmp_path, signum, code):
         _, stderr = process.communicate(timeout=200)
         assert (process.returncode, "Traceback" in stderr) == (code, False), stderr
         assert "the same command continues" in stderr.splitlines()[-1]
-        before, kept = len(server.calls), cached(tmp_path).total()
-        assert before == kept, "calls under way are waited for"
+        before, replies = len(server.calls), cached(tmp_path).total()
+        assert before == replies, "calls under way are waited for"
         assert start(*line).communicate(timeout=200)[1] == ""
-        assert len(server.calls) - before == cached(tmp_path).total() - kept
+        assert len(server.calls) - before == cached(tmp_path).total() - replies
 
     assert len(rows(tmp_path)) == 60
 
@@ -123,14 +123,16 @@ def test_kills_and_faults_lose_no_reply_and_pay_none_twice(start, tmp_path):
         assert start(*line).communicate(timeout=300)[1] == ""
         final = cached(tmp_path)
         # What has one reply only was not rejected, so that nothing was to be asked again.
-        done = {asked for asked, replies in finished.items() if final[asked] == replies == 1}
+        single = {
+            request for request, replies in finished.items() if final[request] == replies == 1
+        }
         later = {
             f"{prompt(call.body)} {call.body['messages'][0]['content']}"
             for call in server.calls[before:]
         }
-        assert len(done) > 300
-        assert done.isdisjoint(later)
+        assert len(single) > 300
+        assert single.isdisjoint(later)
 
-    made = rows(tmp_path)
-    assert len({row["anchor"] for row in made}) == len(made) == count
-    assert all(list(row) == ["anchor", "positive", "intermediate", "negative"] for row in made)
+    written = rows(tmp_path)
+    assert len({row["anchor"] for row in written}) == len(written) == count
+    assert all(list(row) == ["anchor", "positive", "intermediate", "negative"] for row in written)

@@ -36,8 +36,8 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
     @property
     def label(self) -> str:
         """The name of the source, such as ``sts12/train, above 4`` or ``snli/train and 2 more``."""
-        first, *others = self.from_
-        name = f"{first} and {len(others)} more" if others else first
+        first, *more = self.from_
+        name = f"{first} and {len(more)} more" if more else first
         bounds = [f"{name} {bound:g}" for name, bound in self.scores.items()]
 
         return ", ".join([name, *bounds])
@@ -84,7 +84,7 @@ class Examples:
 
 
 def draw_examples(
-    wanted: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int
+    sources: Mapping[str, Source], data_dir: Path, *, shots: int, seed: int
 ) -> dict[str, Examples]:
     """Draw the examples for each key of the config; a seed draws the same ones on every machine.
 
@@ -93,14 +93,14 @@ def draw_examples(
     """
     groups: dict[object, dict[str, Source]] = {}
 
-    for key, source in wanted.items():
+    for key, source in sources.items():
         groups.setdefault((source.from_, *source.scores.items()), {})[key] = source
 
-    drawn: dict[str, Examples] = {}
+    examples: dict[str, Examples] = {}
     for group in groups.values():
-        drawn |= _draw_group(group, data_dir, shots, seed)
+        examples |= _draw_group(group, data_dir, shots, seed)
 
-    return drawn
+    return examples
 
 
 def _draw_group(
@@ -125,8 +125,8 @@ def _draw_group(
     columns = zip(group.items(), zip(*chosen, strict=True), zip(*rows, strict=True), strict=True)
 
     return {
-        name: Examples(shown, pool, source.label, digests_of(tables))
-        for (name, source), shown, pool in columns
+        name: Examples(pairs, pool, source.label, digests_of(tables))
+        for (name, source), pairs, pool in columns
     }
 
 
@@ -137,8 +137,8 @@ def _complete_rows(tables: Sequence[Dataset], sources: Sequence[Source]) -> list
     rows = []
 
     if labelled and columns <= set(TRIPLET):  # labelled pairs become triplets
-        others = [table for table in tables if "hypothesis" not in table.column_names]
-        tables = [*others, NLITriplets()(labelled, Counter())]
+        unlabelled = [table for table in tables if "hypothesis" not in table.column_names]
+        tables = [*unlabelled, NLITriplets()(labelled, Counter())]
 
     for table in tables:
         for pairs in zip(*(source.pairs(table) for source in sources), strict=True):
@@ -155,15 +155,15 @@ def _draw(rows: Sequence[tuple[Pair, ...]], shots: int, seed: int) -> list[tuple
     generator = random.Random(seed)  # noqa: S311 - no secret
     order = [generator.random() for _ in rows]
     chosen: list[tuple[Pair, ...]] = []
-    seen: set[tuple[int, str]] = set()
+    used: set[tuple[int, str]] = set()
 
     for row in sorted(range(len(rows)), key=order.__getitem__):
         if len(chosen) == shots:
             break
 
         sentences = {(role, letters(text)) for role, pair in enumerate(rows[row]) for text in pair}
-        if seen.isdisjoint(sentences):
-            seen |= sentences
+        if used.isdisjoint(sentences):
+            used |= sentences
             chosen.append(rows[row])
 
     return chosen

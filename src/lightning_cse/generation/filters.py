@@ -30,7 +30,11 @@ _SCORE = re.compile(
 
 
 def judge(
-    reply: Reply, role: Role, known: Mapping[str, str], reference: str, cosine: Cosine | None = None
+    reply: Reply,
+    role: Role,
+    by_role: Mapping[str, str],
+    reference: str,
+    cosine: Cosine | None = None,
 ) -> tuple[str, str | None]:
     """Return the sentence of a reply and the first reason to reject it, None if it is accepted.
 
@@ -40,13 +44,13 @@ def judge(
     answer = read_answer(reply.text, "sentence")
     text = cleaned(answer or "", role.fields[1], reference)
     sentence = " ".join(text.split())
-    reason = _reason(reply, text, role, known, reference)
+    reason = _reason(reply, text, role, by_role, reference)
     if reason in (None, "empty") and (answer is None or read_answer(text, "sentence") != text):
         reason = "no sentence"
 
     bounds = role.checks.cosine
     if reason is None and bounds is not None and cosine is not None:
-        meaning = cosine(known[SOURCE], sentence)
+        meaning = cosine(by_role[SOURCE], sentence)
         if meaning <= bounds.get("above", -math.inf):
             reason = "too far in meaning"
         elif meaning >= bounds.get("below", math.inf):
@@ -73,48 +77,48 @@ def read_score(reply: Reply) -> tuple[float, str | None]:
 
 
 def _reason(
-    reply: Reply, text: str, role: Role, known: Mapping[str, str], reference: str
+    reply: Reply, text: str, role: Role, by_role: Mapping[str, str], reference: str
 ) -> str | None:
     """Return the first reason to reject a text, whatever its meaning."""
     content = letters(text)
     checks = role.checks
-    given = (known[SOURCE], reference)
+    inputs = (by_role[SOURCE], reference)
     sentences = count_sentences(text)
     words = len(text.split())
     of = len(reference.split())
-    other = known.get(checks.less_detail_than or "")
+    longer = by_role.get(checks.less_detail_than or "")
     reasons = {
-        "refused": reply.refused or (refuses(text) and not any(map(refuses, given))),
+        "refused": reply.refused or (refuses(text) and not any(map(refuses, inputs))),
         "cut off": reply.finish == "length" and not is_complete(text),
         "empty": not content,
         "mask left": role.masked is not None and MASK in text.lower(),
-        "echo of the prompt": _echoes_prompt(text, role, given),
-        "echo of the source": content in map(letters, given),
+        "echo of the prompt": _echoes_prompt(text, role, inputs),
+        "echo of the source": content in map(letters, inputs),
         "several sentences": sentences
         > max(checks.most_sentences or sentences, count_sentences(reference)),
         "too long": checks.longest is not None
         and words > max(checks.always_allowed, checks.longest * of),
         "too short": checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
-        "equal to another role": content in map(letters, known.values()),
-        "more detail": other is not None and words >= len(other.split()),
+        "equal to another role": content in map(letters, by_role.values()),
+        "more detail": longer is not None and words >= len(longer.split()),
     }
 
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def _echoes_prompt(text: str, role: Role, given: tuple[str, str]) -> bool:
+def _echoes_prompt(text: str, role: Role, inputs: tuple[str, str]) -> bool:
     """Whether a reply has a label, or is a sentence of an example."""
     for field in role.fields:
         # Whatever the number of the label.
         name = re.sub(r"\d+", r"\\d+", re.escape(field.strip()))
         label = re.compile(rf"(?i)\b{name}\W*[:：]")
-        if label.search(text) and not label.search("\n".join(given)):
+        if label.search(text) and not label.search("\n".join(inputs)):
             return True
 
-    asked = letters(given[1])
+    reference = letters(inputs[1])
     for pair in role.drawn.shown:
         # The second sentence of an example may be the answer to its first.
-        if letters(pair[0]) != asked and letters(text) in map(letters, pair):
+        if letters(pair[0]) != reference and letters(text) in map(letters, pair):
             return True
 
     return False

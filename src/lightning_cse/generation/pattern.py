@@ -61,7 +61,7 @@ class _Role(BaseModel, extra="forbid", strict=True):
     message: Text = SENTENCE
     masked: Annotated[float, Field(gt=0, le=1)] | None = None
     checks: Annotated[
-        Checks, pydantic.BeforeValidator(lambda given: {} if given is None else given)
+        Checks, pydantic.BeforeValidator(lambda checks: {} if checks is None else checks)
     ] = Checks()
 
 
@@ -120,7 +120,7 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
 
     @pydantic.model_validator(mode="after")
     def _refers_to_earlier_roles(self) -> Self:
-        known = [SOURCE, *self.given]
+        earlier = [SOURCE, *self.given]
 
         for role in self.roles:
             try:
@@ -129,14 +129,14 @@ class _Pattern(BaseModel, extra="forbid", strict=True):
                 raise ValueError(f"layout: unknown placeholder {error}") from None
 
             _check_message(f"{role.name}.message", role.message, sentence="")
-            if role.name in (ANCHOR, *known):
+            if role.name in (ANCHOR, *earlier):
                 raise ValueError(f"{role.name} must not be the source or an earlier role")
 
             for name in (role.reference, role.checks.less_detail_than or SOURCE):
-                if name not in known:
-                    raise ValueError(f"{role.name}: {name!r} must be one of {known}")
+                if name not in earlier:
+                    raise ValueError(f"{role.name}: {name!r} must be one of {earlier}")
 
-            known.append(role.name)
+            earlier.append(role.name)
 
         return self
 
@@ -147,8 +147,8 @@ def wrong_pattern(node: Any) -> Iterator[str]:
         _Pattern.model_validate_json(json.dumps(node))
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            place = ".".join(["pattern", *map(str, fault["loc"])])
-            yield f"{place}: {fault['msg']}"
+            key = ".".join(["pattern", *map(str, fault["loc"])])
+            yield f"{key}: {fault['msg']}"
 
 
 # The pattern -------------------------------------------------------------------------------------
@@ -168,9 +168,9 @@ class Role(_Role):
 
     def content(self, sentence: str, seed: int) -> str:
         """Return the message of the user for a sentence."""
-        shown = sentence if self.masked is None else mask_words(sentence, self.masked, seed)
+        text = sentence if self.masked is None else mask_words(sentence, self.masked, seed)
 
-        return self.message.format(sentence=shown)
+        return self.message.format(sentence=text)
 
 
 class Pattern(_Pattern):
@@ -219,16 +219,18 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
     """Build the pattern of a config without `wrong_pattern`; raises like `draw_examples`."""
     config = _Pattern.model_validate_json(json.dumps(node))
     keys = {f"pattern.roles.{number}.examples": role for number, role in enumerate(config.roles)}
-    wanted = {key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)}
-    drawn = draw_examples(wanted, data_dir, shots=config.shots, seed=config.seed)
+    sources = {
+        key: role.examples for key, role in keys.items() if isinstance(role.examples, Source)
+    }
+    examples = draw_examples(sources, data_dir, shots=config.shots, seed=config.seed)
     roles = []
 
     for key, role in keys.items():
         if not isinstance(role.examples, Source):
-            drawn[key] = Examples(role.examples, role.examples)
+            examples[key] = Examples(role.examples, role.examples)
 
-        system = _system_message(role, drawn[key].shown, config.layout)
-        roles.append(Role.model_construct(**dict(role), system=system, drawn=drawn[key]))
+        system = _system_message(role, examples[key].shown, config.layout)
+        roles.append(Role.model_construct(**dict(role), system=system, drawn=examples[key]))
 
     return Pattern.model_construct(**dict(config) | {"roles": tuple(roles)})
 
@@ -247,7 +249,7 @@ def _check_message(name: str, message: str, **words: str) -> None:
 
 def _system_message(role: _Role, examples: tuple[Pair, ...], layout: Mapping[Any, str]) -> str:
     first_field, second_field = role.fields
-    shown = [
+    numbered = [
         layout["example"].format(
             number=number,
             first_field=first_field,
@@ -261,7 +263,7 @@ def _system_message(role: _Role, examples: tuple[Pair, ...], layout: Mapping[Any
     prompt = layout["prompt"].format(
         task=role.task.strip(),
         relation=role.relation.strip(),
-        examples="\n\n".join(shown),
+        examples="\n\n".join(numbered),
         rule=role.rule.strip(),
     )
 

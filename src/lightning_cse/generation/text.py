@@ -17,9 +17,9 @@ def letters(text: str) -> str:
     if text.isascii():
         return re.sub(r"[\W_]+", "", text).lower()
 
-    kept = (sign for sign in folded(text) if unicodedata.category(sign)[0] in "LNM")
+    signs = (sign for sign in folded(text) if unicodedata.category(sign)[0] in "LNM")
 
-    return "".join(kept).replace("\ufe0f", "")
+    return "".join(signs).replace("\ufe0f", "")
 
 
 def folded(text: str) -> str:
@@ -47,8 +47,8 @@ def mask_words(sentence: str, share: float, seed: int) -> str:
     # Of Python's generator, only random() is the same in all versions.
     generator = random.Random(f"{seed} {share} {sentence}")  # noqa: S311 - no secret
     draws = [generator.random() for _ in words]
-    for place in sorted(range(len(words)), key=draws.__getitem__)[: math.ceil(share * len(words))]:
-        words[place] = MASK
+    for index in sorted(range(len(words)), key=draws.__getitem__)[: math.ceil(share * len(words))]:
+        words[index] = MASK
 
     if generator.random() < 0.5:
         words = [word for before, word in pairwise(["", *words]) if not before == word == MASK]

@@ -13,10 +13,10 @@ from lightning_cse.llm import LLM, Account, Failure, Reply, Request
 Value = TypeVar("Value")
 
 
-def _schema(key: str, kind: str) -> dict[str, Any]:
+def _schema(key: str, value_type: str) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {key: {"type": kind}},
+        "properties": {key: {"type": value_type}},
         "required": [key],
         "additionalProperties": False,
     }
@@ -152,8 +152,8 @@ class Writer:
 
     def _write_role(self, row: Row, role: Role) -> bool:
         """Write the sentence of a role; return whether a reply was accepted."""
-        known = {SOURCE: row.anchor, **row.sentences}
-        reference = known.get(role.reference)
+        by_role = {SOURCE: row.anchor, **row.sentences}
+        reference = by_role.get(role.reference)
         if reference is None:
             return False
 
@@ -161,7 +161,7 @@ class Writer:
             row,
             role.name,
             lambda sample: self.request(role, reference, sample),
-            lambda reply: judge(reply, role, known, reference, self.cosine),
+            lambda reply: judge(reply, role, by_role, reference, self.cosine),
         )
         if sentence is not None:
             row.sentences[role.name] = sentence

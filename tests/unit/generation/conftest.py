@@ -26,8 +26,10 @@ def generation(tmp_path):
             f"llm.base_url={server.url if server else 'http://localhost:1/v1'}",
             "llm.model=m",
         ]
-        again = {override.lstrip("+").partition("=")[0] for override in overrides}
-        line = [one for one in line if one.lstrip("+").partition("=")[0] not in again]
+        replaced = {override.lstrip("+").partition("=")[0] for override in overrides}
+        line = [
+            override for override in line if override.lstrip("+").partition("=")[0] not in replaced
+        ]
         line += overrides
         register()
         GlobalHydra.instance().clear()

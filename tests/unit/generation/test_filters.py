@@ -94,13 +94,13 @@ REASONS = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "text", "given"), REASONS)
-def test_reasons(reason, text, given):
-    assert judged(text, **given)[1] == reason
+@pytest.mark.parametrize(("reason", "text", "arguments"), REASONS)
+def test_reasons(reason, text, arguments):
+    assert judged(text, **arguments)[1] == reason
 
 
 @pytest.mark.parametrize(
-    ("words", "of", "given", "reason"),
+    ("words", "of", "arguments", "reason"),
     [
         (16, 1, {}, None),
         (17, 1, {}, "too long"),
@@ -110,10 +110,10 @@ def test_reasons(reason, text, given):
         (1, 5, {"shortest": 0.3}, None),
     ],
 )
-def test_lengths(words, of, given, reason):
+def test_lengths(words, of, arguments, reason):
     text = " ".join(f"w{n}" for n in range(words))
     reference = " ".join(f"r{n}" for n in range(of))
-    assert judged(text, reference=reference, **given)[1] == reason
+    assert judged(text, reference=reference, **arguments)[1] == reason
 
 
 def test_accepted_sentence_is_one_line():
@@ -209,14 +209,14 @@ He left... Then she came. ¦ He said "Stop." Then he left. ¦ "It is late. We mu
 
 
 def test_sentences_are_counted():
-    wanted = (
+    expected = (
         dict.fromkeys(rows(ONE), 1) | dict.fromkeys(rows(TWO), 2) | {"": 0, '"..."': 0, "🐶": 0}
     )
-    assert {text: count_sentences(text) for text in wanted} == wanted
+    assert {text: count_sentences(text) for text in expected} == expected
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "equal"),
+    ("first", "second", "equal"),
     [
         ("A dog runs.", "a DOG, runs", True),
         ("café", "cafe\u0301", True),
@@ -227,8 +227,8 @@ def test_sentences_are_counted():
         ("की", "का", False),
     ],
 )
-def test_letters_decide_equality(one, other, equal):
-    assert (letters(one) == letters(other)) == equal
+def test_letters_decide_equality(first, second, equal):
+    assert (letters(first) == letters(second)) == equal
 
 
 PIECES = """
@@ -261,5 +261,5 @@ def test_accepted_sentence_is_accepted_again(text, finish):
 )
 def test_bounds_of_the_cosine_with_the_source(bounds, cosine, reason):
     measured = {(SOURCE, SENTENCE): cosine}
-    given = {"reference": POSITIVE, "measured": measured, "cosine": bounds}
-    assert judged(f'"{SENTENCE}"', **given) == (SENTENCE, reason)
+    arguments = {"reference": POSITIVE, "measured": measured, "cosine": bounds}
+    assert judged(f'"{SENTENCE}"', **arguments) == (SENTENCE, reason)

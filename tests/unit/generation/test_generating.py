@@ -60,25 +60,29 @@ def own(path, numbers):
 @pytest.mark.parametrize("reference", ["positive", "source"])
 def test_rows_in_the_order_of_drawing(serve, generation, reference):
     def slow(body):
-        time.sleep(0.05 * (prompt(body) == made.sentences[0]))  # the first comes last
+        time.sleep(0.05 * (prompt(body) == writing.sentences[0]))  # the first comes last
         return json.dumps({"sentence": answer(body)})
 
     server = serve(slow)
-    made = generation(server, f"pattern.reference={reference}")
-    provenance = made.write()
-    rows = lines(made.rows)
+    writing = generation(server, f"pattern.reference={reference}")
+    provenance = writing.write()
+    rows = lines(writing.rows)
 
-    assert [row["anchor"] for row in rows] == made.sentences[:6]
+    assert [row["anchor"] for row in rows] == writing.sentences[:6]
     assert [list(row) for row in rows] == [["anchor", *ROLES]] * 6
 
     expected = set()
     for row in rows:
-        given = row["anchor" if reference == "source" else "positive"]
-        expected |= {("positive", row["anchor"]), ("intermediate", given), ("negative", given)}
+        reference_text = row["anchor" if reference == "source" else "positive"]
+        expected |= {
+            ("positive", row["anchor"]),
+            ("intermediate", reference_text),
+            ("negative", reference_text),
+        }
 
     assert {(role(call.body), prompt(call.body)) for call in server.calls} == expected
     assert "json_schema" in server.calls[0].body["response_format"]
-    assert made.given_up.read_text() == ""
+    assert writing.given_up.read_text() == ""
     assert provenance["rows"]["count"] == 6
     assert provenance["served"] == {"m": 18}
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 0}
@@ -93,18 +97,18 @@ def test_rejected_reply_is_sampled_again(serve, generation):
 
     server = serve(echoes_first)
     line = (server, "+llm.parameters.seed=7", "llm.price={input: 2, output: 4}")
-    made = generation(*line)
-    provenance = made.write()
+    writing = generation(*line)
+    provenance = writing.write()
     counts = provenance["acceptance"]["roles"]["intermediate"]
 
     assert counts == {"asked": 12, "accepted": 6, "rejected": {"echo of the source": 6}}
 
     seeds = Counter((role(call.body), call.body["seed"]) for call in server.calls)
-    asked = [("positive", 7), ("intermediate", 7), ("intermediate", 8), ("negative", 7)]
+    expected = [("positive", 7), ("intermediate", 7), ("intermediate", 8), ("negative", 7)]
 
-    assert seeds == dict.fromkeys(asked, 6)
+    assert seeds == dict.fromkeys(expected, 6)
 
-    made.rows.unlink()
+    writing.rows.unlink()
 
     assert generation(*line).write()["cost"] == provenance["cost"] > 0
     assert len(server.calls) == 24  # rejected replies are kept too
@@ -117,22 +121,22 @@ def test_given_up_sentences_are_listed_and_replaced(serve, generation):
         return REFUSAL if prompt(body) in bad else answer(body)
 
     for concurrency in (1, 5):
-        own = (f"llm.concurrency={concurrency}", f"llm.model=m{concurrency}")
-        made = generation(serve(refuses), "samples=2", *own)
-        provenance = made.write()
-        good = [sentence for sentence in made.sentences[:9] if sentence not in bad]
+        overrides = (f"llm.concurrency={concurrency}", f"llm.model=m{concurrency}")
+        writing = generation(serve(refuses), "samples=2", *overrides)
+        provenance = writing.write()
+        good = [sentence for sentence in writing.sentences[:9] if sentence not in bad]
         rejected = {"role": "positive", "reason": "refused", "text": REFUSAL}
 
-        assert [row["anchor"] for row in lines(made.rows)] == good
-        assert lines(made.given_up) == [
-            {"anchor": made.sentences[place], "rejected": [rejected] * 2} for place in (0, 3, 6)
+        assert [row["anchor"] for row in lines(writing.rows)] == good
+        assert lines(writing.given_up) == [
+            {"anchor": writing.sentences[index], "rejected": [rejected] * 2} for index in (0, 3, 6)
         ]
         assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 3}
 
 
 def test_dead_endpoint_loses_no_reply(serve, generation):
-    whole = generation(serve(), "llm.model=other")
-    whole.write()
+    uninterrupted = generation(serve(), "llm.model=other")
+    uninterrupted.write()
     server = serve(seconds=0.005)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 7 else None
     first = generation(server, "llm.retries=0", "llm.concurrency=2")
@@ -150,24 +154,24 @@ def test_dead_endpoint_loses_no_reply(serve, generation):
     second.write()
 
     assert sum(server.answered.values()) == 18  # each exactly once
-    assert lines(second.rows) == lines(whole.rows)
+    assert lines(second.rows) == lines(uninterrupted.rows)
 
 
 @pytest.mark.parametrize("harm", ["shorter", "nothing left"])
 def test_changed_rows_are_written_again(serve, generation, harm):
     server = serve()
-    made = generation(server)
-    provenance, content = made.write(), made.rows.read_bytes()
+    writing = generation(server)
+    provenance, content = writing.write(), writing.rows.read_bytes()
 
     if harm == "nothing left":
-        shutil.rmtree(made.run.path)
+        shutil.rmtree(writing.run.path)
     else:
-        made.rows.write_bytes(content[:-5])
+        writing.rows.write_bytes(content[:-5])
 
-    again = generation(server).write()
+    rewritten = generation(server).write()
 
-    assert made.rows.read_bytes() == content
-    assert again["acceptance"] == provenance["acceptance"]
+    assert writing.rows.read_bytes() == content
+    assert rewritten["acceptance"] == provenance["acceptance"]
     assert len(server.calls) == 18
 
 
@@ -191,24 +195,26 @@ def test_folder_depends_on_decisive_settings(generation, override, same):
 
 
 def test_draw_depends_on_seed_and_sentences_only(generation, tmp_path):
-    whole = own(tmp_path / "own.txt", range(1000))
+    corpus = own(tmp_path / "own.txt", range(1000))
     halves = [own(tmp_path / "b.txt", range(500, 1000)), own(tmp_path / "a.txt", range(500))]
-    made = generation(None, f"data.train=[{whole}]", "n=100")
-    other = generation(None, f"data.train=[{whole}]", "n=100", "seed=1")
+    writing = generation(None, f"data.train=[{corpus}]", "n=100")
+    other_seed = generation(None, f"data.train=[{corpus}]", "n=100", "seed=1")
 
-    common = set(other.sentences[:100]).intersection(made.sentences[:100])
+    common = set(other_seed.sentences[:100]).intersection(writing.sentences[:100])
 
     assert 1 <= len(common) <= 25  # ten or so of a hundred
-    assert generation(None, f"data.train=[{','.join(halves)}]", "n=100").run.path == made.run.path
+    assert (
+        generation(None, f"data.train=[{','.join(halves)}]", "n=100").run.path == writing.run.path
+    )
 
 
 def test_patience_limits_the_cost_of_a_fault(serve, generation):
     server = serve(lambda body: "")
-    given = ("n=2", "samples=1", "llm.concurrency=4", "patience=20")
+    overrides = ("n=2", "samples=1", "llm.concurrency=4", "patience=20")
     with pytest.raises(
         LLMError, match=r"21 of 21 sentences were given up; .* positive was rejected \(empty\): ''"
     ):
-        generation(server, *given).write()
+        generation(server, *overrides).write()
 
     assert 21 <= len(server.calls) <= 25
 
@@ -247,28 +253,28 @@ def test_negatives_of_the_same_meaning_are_rejected(serve, generation):
         return f"Yes, {sentence}" if close[sentence] == 1 else answer(body)
 
     bounds = ("pattern.cosine.negative={below: 0.9}", "checks_encoder=minilm_l6")
-    made = generation(serve(answer_or_echo), "pattern.reference=source", *bounds)
-    provenance = made.write()
+    writing = generation(serve(answer_or_echo), "pattern.reference=source", *bounds)
+    provenance = writing.write()
     negative = provenance["acceptance"]["roles"]["negative"]
 
     assert negative["rejected"] == {"too close in meaning": 6}
-    assert all(row["negative"].startswith("Nothing of the kind") for row in lines(made.rows))
-    assert made.run.path != generation(None, "pattern.reference=source").run.path
+    assert all(row["negative"].startswith("Nothing of the kind") for row in lines(writing.rows))
+    assert writing.run.path != generation(None, "pattern.reference=source").run.path
 
 
 def test_show_prompts_sends_nothing(serve, generation):
     server = serve()
-    made = generation(server, "show_prompts=true", data="nli")
-    shown = "\n".join(shown_prompts(made.writer, made.sentences[: made.wanted]))
+    writing = generation(server, "show_prompts=true", data="nli")
+    printed = "\n".join(shown_prompts(writing.writer, writing.sentences[: writing.wanted]))
 
     assert server.calls == []
-    assert "calls: 18" in shown
+    assert "calls: 18" in printed
 
-    made.write()
+    writing.write()
     sent = {message["content"] for call in server.calls for message in call.body["messages"][:-1]}
 
     assert len(sent) == 3
-    assert all(text in shown for text in {*sent, made.sentences[0]})
+    assert all(text in printed for text in {*sent, writing.sentences[0]})
 
     nameless = generation(None, "show_prompts=true", "llm.model=null")
 
@@ -283,23 +289,23 @@ def test_show_prompts_sends_nothing(serve, generation):
     ],
 )
 def test_training_command(generation, data, overrides, experiment, corpus):
-    made = generation(None, *overrides, data=data)
-    *_, command = "".join(made.conclusion()).splitlines()
+    writing = generation(None, *overrides, data=data)
+    *_, command = "".join(writing.conclusion()).splitlines()
     words = shlex.split(command)
 
     assert words[:4] == ["python", "-m", "lightning_cse.train", f"+experiment=ngcse_{experiment}"]
     assert words[4:6] == ["corpora=sample", "paths=sample"]
     assert words[6].startswith(f"corpora.{corpus}=[")
-    assert words[7] == f"data.watched_in=[{made.rows}]"
+    assert words[7] == f"data.watched_in=[{writing.rows}]"
 
     config_check.check(compose_run("train", ordered(words[3:])), "train")
 
 
 def test_training_record_has_the_provenance_of_rows(serve, generation, run_tiny, tmp_path):
     sentences = own(tmp_path / "own.txt", range(40))
-    made = generation(serve(), f"data.train=[{sentences}]", "n=35")
-    made.write()
-    command = shlex.split("".join(made.conclusion()).splitlines()[-1])
+    writing = generation(serve(), f"data.train=[{sentences}]", "n=35")
+    writing.write()
+    command = shlex.split("".join(writing.conclusion()).splitlines()[-1])
     record = run_tiny(tmp_path, *command[3:]).read()
     (provenance,) = record["provenance"].values()
 

@@ -83,8 +83,8 @@ def test_prompt_digest_of_official_corpus(built, real_data):
 
 def test_custom_pattern():
     node = four()
-    drawn = {"from": ["sts12/train"], "first": "sentence1", "second": "sentence2"}
-    node["roles"][3]["examples"] = {**drawn, "scores": {"below": 1}}
+    from_corpus = {"from": ["sts12/train"], "first": "sentence1", "second": "sentence2"}
+    node["roles"][3]["examples"] = {**from_corpus, "scores": {"below": 1}}
 
     assert list(wrong_pattern(node)) == []
 
@@ -118,30 +118,30 @@ def test_custom_pattern():
 )
 def test_faults(path, value, fault):
     node = four()
-    *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-    place = node
+    *keys, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    parent = node
 
-    for part in way:
-        place = place[part]
+    for part in keys:
+        parent = parent[part]
 
-    place[last] = value
-    (found,) = wrong_pattern(node)
+    parent[last] = value
+    (message,) = wrong_pattern(node)
 
-    assert fault in found
+    assert fault in message
 
 
 # Examples
 
 
-def source(*names, first="sentence1", second="sentence2", **given):
+def source(*names, first="sentence1", second="sentence2", **options):
     names = names or ("sts12/train",)
-    return Source.model_validate({"from": names, "first": first, "second": second, **given})
+    return Source.model_validate({"from": names, "first": first, "second": second, **options})
 
 
 def draw(*sources, shots=3, seed=0, data_dir=None):
-    wanted = {f"examples.{number}": each for number, each in enumerate(sources)}
-    drawn = draw_examples(wanted, data_dir or sample_dir(), shots=shots, seed=seed)
-    return list(drawn.values())
+    by_key = {f"examples.{number}": source_ for number, source_ in enumerate(sources)}
+    examples = draw_examples(by_key, data_dir or sample_dir(), shots=shots, seed=seed)
+    return list(examples.values())
 
 
 def own(folder, rows):
@@ -162,21 +162,21 @@ def test_score_bounds():
     assert {1.0, 4.0} <= set(rows["score"])  # the bounds themselves are outside
 
     for bounds, low, high in (({"above": 4}, 4, 9), ({"above": 1, "below": 4}, 1, 4)):
-        (found,) = draw(source(scores=bounds))
+        (examples,) = draw(source(scores=bounds))
         within = [(row["sentence1"], row["sentence2"]) for row in rows if low < row["score"] < high]
 
-        assert list(found.pool) == within
-        assert len(set(found.shown).intersection(found.pool)) == 3
+        assert list(examples.pool) == within
+        assert len(set(examples.shown).intersection(examples.pool)) == 3
 
-    assert found.digests == digests_of([rows])
+    assert examples.digests == digests_of([rows])
 
 
 def test_draw_depends_on_seed_only(tmp_path):
-    given = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
-    drawn = [[first for first, _ in draw(given, seed=seed)[0].shown] for seed in (0, 1)]
+    source_ = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
+    draws = [[first for first, _ in draw(source_, seed=seed)[0].shown] for seed in (0, 1)]
 
-    assert drawn == [["First 15.", "First 3.", "First 12."], ["First 13.", "First 9.", "First 19."]]
-    assert draw(given, shots=5)[0].shown[:3] == draw(given)[0].shown
+    assert draws == [["First 15.", "First 3.", "First 12."], ["First 13.", "First 9.", "First 19."]]
+    assert draw(source_, shots=5)[0].shown[:3] == draw(source_)[0].shown
 
 
 def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
@@ -191,8 +191,8 @@ def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
 
     rows = [("One.", "Two."), ("Two!", "Three."), ("Three", "Four."), ("five", "ONE"), ("Six", "7")]
     for seed in range(10):
-        (found,) = draw(own(tmp_path, rows), shots=2, seed=seed)
-        assert len({letters(sentence) for pair in found.shown for sentence in pair}) == 4
+        (examples,) = draw(own(tmp_path, rows), shots=2, seed=seed)
+        assert len({letters(sentence) for pair in examples.shown for sentence in pair}) == 4
 
 
 def test_longer_first():
@@ -228,4 +228,4 @@ def test_pool_sizes_of_official_corpora(real_data):
         source(scores={"below": 1}),
     ]
 
-    assert [len(each.pool) for each in draw(*bands, data_dir=real_data)] == [759, 829, 261]
+    assert [len(examples.pool) for examples in draw(*bands, data_dir=real_data)] == [759, 829, 261]

@@ -55,12 +55,12 @@ def lines(path):
 
 def test_dino_writes_a_pair_for_each_degree(serve, generation):
     server = serve(second)
-    made = generation(server, "+pattern=dino", data="stsb_pairs")
-    provenance = made.write()
-    rows = lines(made.rows)
+    writing = generation(server, "+pattern=dino", data="stsb_pairs")
+    provenance = writing.write()
+    rows = lines(writing.rows)
 
     assert [(row["sentence1"], row["score"]) for row in rows] == [
-        (sentence, score) for sentence in made.sentences[:6] for score in (1.0, 0.5, 0.0)
+        (sentence, score) for sentence in writing.sentences[:6] for score in (1.0, 0.5, 0.0)
     ]
     assert all(row["sentence2"].startswith(f"Of degree {row['score']}") for row in rows)
     assert provenance["rows"]["count"] == len(server.calls) == 18
@@ -72,7 +72,7 @@ def test_dino_writes_a_pair_for_each_degree(serve, generation):
     assert generation(server, "+pattern=dino", data="stsb_pairs").write() == provenance
     assert len(server.calls) == 18
 
-    table = read_files(str(made.rows), key="data.train")
+    table = read_files(str(writing.rows), key="data.train")
     assert names_of(table) == ["sentence1", "sentence2", "score"]
 
     more = generation(server, "+pattern=dino", "n=8", data="stsb_pairs")
@@ -82,23 +82,23 @@ def test_dino_writes_a_pair_for_each_degree(serve, generation):
 
 
 def test_pair_without_an_accepted_reply_is_left_out(serve, generation):
-    made = generation(None, "+pattern=dino", data="stsb_pairs")
-    first, bad = made.sentences[:2]
+    writing = generation(None, "+pattern=dino", data="stsb_pairs")
+    first, bad = writing.sentences[:2]
 
     def refuses(body):
         refused = first in prompt(body) and degree(body) == 0.5
         return "" if refused or bad in prompt(body) else second(body)
 
-    made = generation(serve(refuses), "+pattern=dino", "samples=2", data="stsb_pairs")
-    provenance = made.write()
-    rows = lines(made.rows)
+    writing = generation(serve(refuses), "+pattern=dino", "samples=2", data="stsb_pairs")
+    provenance = writing.write()
+    rows = lines(writing.rows)
 
     assert Counter(row["sentence1"] for row in rows) == {
         sentence: 2 if sentence == first else 3
-        for sentence in made.sentences[:7]
+        for sentence in writing.sentences[:7]
         if sentence != bad
     }
-    (given_up,) = lines(made.given_up)
+    (given_up,) = lines(writing.given_up)
     assert given_up["anchor"] == bad
     assert len(given_up["rejected"]) == 6
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 1}
@@ -113,8 +113,8 @@ def test_a_score_that_is_asked_for_says_so():
 def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
     server = serve(filled)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 13 else None
-    given = ("+pattern=claif", "n=3", "samples=1", "llm.retries=0")
-    first = generation(server, *given, data="stsb_pairs")
+    overrides = ("+pattern=claif", "n=3", "samples=1", "llm.retries=0")
+    first = generation(server, *overrides, data="stsb_pairs")
 
     with pytest.raises(LLMError, match="of 3 sentences have no reply"):
         first.write()
@@ -122,13 +122,15 @@ def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
     assert not first.rows.exists()
 
     server.plan = None
-    made = generation(server, *given, data="stsb_pairs")
-    provenance = made.write()
-    rows = lines(made.rows)
-    asked = Counter(call.body["messages"][-1]["content"] for call in server.calls if not call.fault)
+    writing = generation(server, *overrides, data="stsb_pairs")
+    provenance = writing.write()
+    rows = lines(writing.rows)
+    questions = Counter(
+        call.body["messages"][-1]["content"] for call in server.calls if not call.fault
+    )
 
-    assert max(asked.values()) == 1
-    assert made.run.path == first.run.path
+    assert max(questions.values()) == 1
+    assert writing.run.path == first.run.path
     assert {row["score"] for row in rows} == {0.75}
     assert set(provenance["pattern"]["scores"].values()) == {"asked"}
     assert {row["role"] for row in rows} >= {"masked_0", "masked_40", "masked_80"}
@@ -146,17 +148,17 @@ def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
 
 def test_clhaif_scores_the_given_pairs(serve, generation):
     server = serve(lambda body: json.dumps({"score": 0.25}))
-    made = generation(server, "+pattern=clhaif", data="nli")
-    provenance = made.write()
-    rows = lines(made.rows)
+    writing = generation(server, "+pattern=clhaif", data="nli")
+    provenance = writing.write()
+    rows = lines(writing.rows)
 
     assert [list(row) for row in rows] == [["anchor", "positive", "negative", "score"]] * 6
-    assert [row["anchor"] for row in rows] == made.sentences[:6]
-    assert all(made.given[row["anchor"]]["positive"] == row["positive"] for row in rows)
+    assert [row["anchor"] for row in rows] == writing.sentences[:6]
+    assert all(writing.given[row["anchor"]]["positive"] == row["positive"] for row in rows)
     assert all(row["score"] == 0.25 for row in rows)
     assert len(server.calls) == 6
 
-    summary = summarise(made.pattern, made.rows, None, most=10, seed=0)
+    summary = summarise(writing.pattern, writing.rows, None, most=10, seed=0)
     numbers = measures(provenance, summary)
     assert numbers["generate/positive/score"] == 0.25
     assert numbers["generate/positive/accepted"] == 1.0
@@ -167,13 +169,13 @@ def test_clhaif_scores_the_given_pairs(serve, generation):
     [("dino", "stsb_pairs", 18), ("claif", "stsb_pairs", 108), ("clhaif", "nli", 6)],
 )
 def test_shown_prompts_and_the_training_command(generation, pattern, data, calls):
-    made = generation(None, f"+pattern={pattern}", data=data)
-    shown = "\n".join(shown_prompts(made.writer, made.sentences[: made.wanted]))
-    assert f"calls: {calls}," in shown
+    writing = generation(None, f"+pattern={pattern}", data=data)
+    printed = "\n".join(shown_prompts(writing.writer, writing.sentences[: writing.wanted]))
+    assert f"calls: {calls}," in printed
 
-    words = shlex.split("".join(made.conclusion()).splitlines()[-1])
+    words = shlex.split("".join(writing.conclusion()).splitlines()[-1])
     assert words[3] == f"+experiment={pattern}"
-    assert words[-1] == f"data.train=[{made.rows}]"
+    assert words[-1] == f"data.train=[{writing.rows}]"
 
 
 @pytest.mark.parametrize(
@@ -219,23 +221,23 @@ def test_scores_are_read_from_replies(reply, expected):
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7, 1.0])
 def test_share_of_the_words_is_masked(share):
     words = SENTENCE.split()
-    found = [mask_words(SENTENCE, share, seed) for seed in range(40)]
-    counts = [text.split().count(MASK) for text in found]
-    merged = [text for text in found if f"{MASK} {MASK}" not in text]
+    draws = [mask_words(SENTENCE, share, seed) for seed in range(40)]
+    counts = [text.split().count(MASK) for text in draws]
+    merged = [text for text in draws if f"{MASK} {MASK}" not in text]
 
     assert max(counts) == math.ceil(share * len(words))
     assert all(
         [word for word in text.split() if word != MASK]
         == [word for word in words if word in text.split()]
-        for text in found
+        for text in draws
     )
-    assert len({*found}) > 5 or share == 1.0
+    assert len({*draws}) > 5 or share == 1.0
     assert len(merged) >= 8
-    assert mask_words(SENTENCE, share, 3) == found[3]
+    assert mask_words(SENTENCE, share, 3) == draws[3]
 
 
 def test_mask_that_is_left_is_rejected(serve, generation):
-    made = generation(
+    writing = generation(
         serve(lambda body: "0.5" if is_score(body) else prompt(body)),
         "+pattern=claif",
         "n=2",
@@ -243,11 +245,13 @@ def test_mask_that_is_left_is_rejected(serve, generation):
         "pattern.roles.0.message='{sentence} again'",
         data="stsb_pairs",
     )
-    provenance = made.write()
-    rejected = {role: one["rejected"] for role, one in provenance["acceptance"]["roles"].items()}
+    provenance = writing.write()
+    rejected = {
+        role: counts["rejected"] for role, counts in provenance["acceptance"]["roles"].items()
+    }
 
     assert rejected["masked_50"] == {"mask left": 2}
-    assert {row["role"] for row in lines(made.rows)} == {"masked_0"}
+    assert {row["role"] for row in lines(writing.rows)} == {"masked_0"}
 
 
 @pytest.mark.parametrize(

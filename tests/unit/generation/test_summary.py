@@ -8,15 +8,17 @@ from lightning_cse.generation.pattern import Pattern, Role
 from lightning_cse.generation.summary import summarise, summary_table
 
 
-def words(number, kept):
+def words(number, equal):
     """Return two sentences of four words, of which the first ones are the same."""
     first = [f"{letter}{number}" for letter in "abcd"]
 
-    return " ".join(first), " ".join(first[:kept] + [f"other{place}" for place in range(4 - kept)])
+    return " ".join(first), " ".join(
+        first[:equal] + [f"other{index}" for index in range(4 - equal)]
+    )
 
 
 KEPT = {"positive": 3, "intermediate": 2, "negative": 0}
-PAIRS = {role: tuple(words(number, kept) for number in range(40)) for role, kept in KEPT.items()}
+PAIRS = {role: tuple(words(number, equal) for number in range(40)) for role, equal in KEPT.items()}
 
 
 def summary(folder, pattern, written, encoder, most):
@@ -38,22 +40,32 @@ def summary(folder, pattern, written, encoder, most):
 
 
 def test_rows_are_measured_beside_the_pattern(tmp_path):
-    written = {role: some[:30] for role, some in PAIRS.items()}
-    found = summary(tmp_path, PAIRS, written, tiny_encoder(), most=20)
+    written = {role: pairs[:30] for role, pairs in PAIRS.items()}
+    got = summary(tmp_path, PAIRS, written, tiny_encoder(), most=20)
 
     assert [path.name for path in tmp_path.iterdir()] == ["mine.jsonl"]
-    assert found["encoder"]["name"] == "tiny"
-    assert [each["name"] for each in found["sets"]] == ["written", "pattern"]
+    assert got["encoder"]["name"] == "tiny"
+    assert [entry["name"] for entry in got["sets"]] == ["written", "pattern"]
 
-    for role, ours, theirs in zip(PAIRS, *(each["pairs"] for each in found["sets"]), strict=True):
-        assert (ours["label"], ours["pairs"], ours["measured"]) == (f"anchor - {role}", 30, 20)
-        assert (theirs["label"], theirs["pairs"], theirs["measured"]) == (f"{role}: own", 40, 20)
-        assert ours["mer"]["mean"] == theirs["mer"]["mean"] == 1 - KEPT[role] / 4
-        assert ours["cosine"] is not None
+    for role, written_pairs, pattern_pairs in zip(
+        PAIRS, *(entry["pairs"] for entry in got["sets"]), strict=True
+    ):
+        assert (written_pairs["label"], written_pairs["pairs"], written_pairs["measured"]) == (
+            f"anchor - {role}",
+            30,
+            20,
+        )
+        assert (pattern_pairs["label"], pattern_pairs["pairs"], pattern_pairs["measured"]) == (
+            f"{role}: own",
+            40,
+            20,
+        )
+        assert written_pairs["mer"]["mean"] == pattern_pairs["mer"]["mean"] == 1 - KEPT[role] / 4
+        assert written_pairs["cosine"] is not None
 
 
 def test_table_has_replies_by_role_and_pairs_beside_the_pattern(tmp_path):
-    written = {role: some[:30] for role, some in PAIRS.items()}
+    written = {role: pairs[:30] for role, pairs in PAIRS.items()}
     measured = summary(tmp_path, PAIRS, written, None, most=20)
     roles = {
         "positive": {"asked": 1_234, "accepted": 30, "rejected": {"refused": 1_200, "empty": 4}},

@@ -31,8 +31,8 @@ def test_round_trip_of_a_reply(path):
     assert cache.put(key, "m", REQUEST, REPLY) == REPLY
     assert ReplyCache(path).get(key) == replace(REPLY, cached=True), "for another process"
     later = Reply("second", "length", "m-2", 2, 2)
-    kept = replace(REPLY, prompt_tokens=2, completion_tokens=2)
-    assert cache.put(key, "m", REQUEST, later) == kept
+    first_reply = replace(REPLY, prompt_tokens=2, completion_tokens=2)
+    assert cache.put(key, "m", REQUEST, later) == first_reply
     cache.close()
     assert cache.get(key) == replace(REPLY, cached=True)
 
@@ -83,9 +83,9 @@ def test_processes_share_one_file(path):
         process.stdin.write("\n")
         process.stdin.flush()
 
-    first, *others = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    first, *later = [process.communicate(timeout=60)[0].splitlines() for process in processes]
     assert len(first) == 40
-    assert others == [first, first]
+    assert later == [first, first]
 
 
 def test_a_claim_excludes_others_until_it_is_released_or_its_cache_closed(path):

@@ -193,14 +193,14 @@ def test_unusual_replies_are_kept(serve, model, odd, reply):
 
 
 def test_many_requests_to_an_unreliable_server(serve, model, caplog):
-    kinds = tuple(kind for kind in TRANSIENT if kind not in ENDLESS)
-    server = serve(plan=share(0.2, kinds, times=4), seconds=0.002)
+    fault_names = tuple(fault for fault in TRANSIENT if fault not in ENDLESS)
+    server = serve(plan=share(0.2, fault_names, times=4), seconds=0.002)
     llm = model(server, concurrency=16)
     with caplog.at_level("INFO"):
         assert texts(ask(llm, questions(200))) == answers(200)
 
     faults = [call.fault for call in server.calls if call.fault is not None]
-    assert set(faults) == set(kinds)
+    assert set(faults) == set(fault_names)
     assert len(server.answered) == server.answered.total() == 200
     assert server.peak <= 16
     assert (llm.account.requests, llm.account.failed, llm.calls.retried) == (200, 0, len(faults))
@@ -308,8 +308,8 @@ def test_the_key_appears_nowhere(serve, model, tmp_path, caplog, capfd):
     got = ask(llm, questions(3))
     files = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 1
-    shown = [caplog.text, *capfd.readouterr(), repr(got), repr(vars(llm)), *files]
-    assert [one for one in shown if KEY[:8] in one] == []
+    outputs = [caplog.text, *capfd.readouterr(), repr(got), repr(vars(llm)), *files]
+    assert [output for output in outputs if KEY[:8] in output] == []
 
 
 # Limits
@@ -385,9 +385,9 @@ def stopped(server, folder, signals, release):
     while len(server.calls) < 28:
         time.sleep(0.01)
 
-    for one in signals:
+    for signum in signals:
         assert process.poll() is None
-        process.send_signal(one)
+        process.send_signal(signum)
         time.sleep(0.3)
 
     release.start()
@@ -397,7 +397,7 @@ def stopped(server, folder, signals, release):
 
 
 @pytest.mark.parametrize(
-    ("signals", "code", "kept"),
+    ("signals", "code", "expected"),
     [
         ([signal.SIGINT], 130, 28),
         ([signal.SIGTERM], 143, 28),
@@ -405,18 +405,18 @@ def stopped(server, folder, signals, release):
         ([signal.SIGKILL], -9, 20),
     ],
 )
-def test_a_stopped_process_loses_no_reply(serve, model, tmp_path, signals, code, kept):
+def test_a_stopped_process_loses_no_reply(serve, model, tmp_path, signals, code, expected):
     go = threading.Event()
     # Eight calls get no answer before the signals: the process waits for all of them.
     server = serve(lambda body: str(int(prompt(body).split()[1]) < 20 or go.wait(30)))
-    release = threading.Timer(0 if kept == 28 else 3, go.set)
+    release = threading.Timer(0 if expected == 28 else 3, go.set)
     returned, errors = stopped(server, tmp_path, signals, release)
     assert returned == code
     assert "Traceback" not in errors
     assert len(server.calls) == 28
-    other = serve()
-    assert len(ask(model(other), questions(28))) == 28
-    assert len(other.calls) == 28 - kept
+    later = serve()
+    assert len(ask(model(later), questions(28))) == 28
+    assert len(later.calls) == 28 - expected
 
 
 def test_a_signal_before_a_reply_is_kept_does_not_lose_it(serve, model, monkeypatch):

@@ -10,8 +10,8 @@ from lightning_cse.llm import Endpoint, LLMError, wrong_settings
 
 def test_the_config_has_the_defaults_of_the_fields(repository):
     config = yaml.safe_load((repository / "conf/llm/default.yaml").read_text(encoding="utf-8"))
-    given = {"model": None, "parameters": config["parameters"]}
-    assert config == Endpoint(model="m").model_dump() | given
+    values = {"model": None, "parameters": config["parameters"]}
+    assert config == Endpoint(model="m").model_dump() | values
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_presets(command, preset, address, at_once):
     ],
 )
 def test_faults_name_the_key_and_show_no_password(settings, faults):
-    found = list(wrong_settings({"model": "m", **settings}, "cache"))
-    assert len(found) == len(faults)
-    assert all(one.startswith(fault) for one, fault in zip(found, faults, strict=True))
-    assert "hush" not in str(found)
+    got = list(wrong_settings({"model": "m", **settings}, "cache"))
+    assert len(got) == len(faults)
+    assert all(line.startswith(fault) for line, fault in zip(got, faults, strict=True))
+    assert "hush" not in str(got)
 
 
 def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch):
@@ -65,7 +65,7 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("url", "key", "found"),
+    ("url", "key", "expected"),
     [
         ("http://localhost:8000/v1", "", "none-needed"),
         ("http://[::1]:11434/v1", "sk-mine\n", "sk-mine"),
@@ -73,11 +73,11 @@ def test_the_address_is_the_setting_then_the_environment_then_openai(monkeypatch
         ("http://localhost.example.org/v1", "", None),
     ],
 )
-def test_the_key_comes_from_the_named_variable(url, key, found, monkeypatch):
+def test_the_key_comes_from_the_named_variable(url, key, expected, monkeypatch):
     monkeypatch.setenv("MY_KEY", key)
     endpoint = Endpoint(model="m", base_url=url, key_variable="MY_KEY")
-    if found:
-        assert endpoint.key() == found
+    if expected:
+        assert endpoint.key() == expected
     else:
         with pytest.raises(LLMError, match="needs a key in the environment variable MY_KEY"):
             endpoint.key()

@@ -18,15 +18,15 @@ def test_keys_are_stable():
 
 
 def test_a_key_depends_on_everything_that_is_sent():
-    others = [
+    requests = [
         replace(REQUEST, parameters={"temperature": 0.5, "max_tokens": 5}),
         replace(REQUEST, parameters={"temperature": "0", "max_tokens": 5}),
         replace(REQUEST, messages=MESSAGES[::-1]),
         replace(REQUEST, sample=1),
         replace(REQUEST, schema={"type": "object"}),
     ]
-    keys = {REQUEST.key("n"), *(one.key("m") for one in [REQUEST, *others])}
-    assert len(keys) == len(others) + 2
+    keys = {REQUEST.key("n"), *(request.key("m") for request in [REQUEST, *requests])}
+    assert len(keys) == len(requests) + 2
 
 
 @pytest.mark.parametrize(
