@@ -75,9 +75,9 @@ class Source(BaseModel, extra="forbid", strict=True, frozen=True):
 
 @dataclass(frozen=True)
 class Examples:
-    """The pairs ``shown`` for a role, and the ``pool`` of all pairs that could have been drawn."""
+    """The pairs ``chosen`` for a role, and the ``pool`` of all pairs that could have been drawn."""
 
-    shown: tuple[Pair, ...]
+    chosen: tuple[Pair, ...]
     pool: tuple[Pair, ...]
     label: str = "examples of the pattern"
     digests: Mapping[str, str] = field(default_factory=dict)

@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from lightning_cse.generation.pattern import SOURCE, Role
+from lightning_cse.generation.pattern import SOURCE, Checks, Role
 from lightning_cse.generation.text import (
     MASK,
     cleaned,
@@ -44,7 +44,7 @@ def judge(
     answer = read_answer(reply.text, "sentence")
     text = cleaned(answer or "", role.fields[1], reference)
     sentence = " ".join(text.split())
-    reason = _reason(reply, text, role, by_role, reference)
+    reason = next(_reasons(reply, text, role, by_role, reference), None)
     if reason in (None, "empty") and (answer is None or read_answer(text, "sentence") != text):
         reason = "no sentence"
 
@@ -76,34 +76,51 @@ def read_score(reply: Reply) -> tuple[float, str | None]:
     return score, None if score <= 1 else "score not from 0 to 1"
 
 
-def _reason(
+def _reasons(
     reply: Reply, text: str, role: Role, by_role: Mapping[str, str], reference: str
-) -> str | None:
-    """Return the first reason to reject a text, whatever its meaning."""
+) -> Iterator[str]:
+    """Yield the reasons to reject a text, whatever its meaning."""
     content = letters(text)
     checks = role.checks
     inputs = (by_role[SOURCE], reference)
+    if reply.refused or (refuses(text) and not any(map(refuses, inputs))):
+        yield "refused"
+    if reply.finish == "length" and not is_complete(text):
+        yield "cut off"
+    if not content:
+        yield "empty"
+    if role.masked is not None and MASK in text.lower():
+        yield "mask left"
+    if _echoes_prompt(text, role, inputs):
+        yield "echo of the prompt"
+    if content in map(letters, inputs):
+        yield "echo of the source"
+
+    yield from _length_reasons(text, checks, reference)
+    if content in map(letters, by_role.values()):
+        yield "equal to another role"
+
+    longer = by_role.get(checks.less_detail_than or "")
+    if longer is not None and len(text.split()) >= len(longer.split()):
+        yield "more detail"
+
+
+def _length_reasons(text: str, checks: Checks, reference: str) -> Iterator[str]:
+    """Yield the reasons to reject a text for its length, beside what it is made from."""
     sentences = count_sentences(text)
     words = len(text.split())
-    of = len(reference.split())
-    longer = by_role.get(checks.less_detail_than or "")
-    reasons = {
-        "refused": reply.refused or (refuses(text) and not any(map(refuses, inputs))),
-        "cut off": reply.finish == "length" and not is_complete(text),
-        "empty": not content,
-        "mask left": role.masked is not None and MASK in text.lower(),
-        "echo of the prompt": _echoes_prompt(text, role, inputs),
-        "echo of the source": content in map(letters, inputs),
-        "several sentences": sentences
-        > max(checks.most_sentences or sentences, count_sentences(reference)),
-        "too long": checks.longest is not None
-        and words > max(checks.always_allowed, checks.longest * of),
-        "too short": checks.shortest is not None and of >= _FEW and words < checks.shortest * of,
-        "equal to another role": content in map(letters, by_role.values()),
-        "more detail": longer is not None and words >= len(longer.split()),
-    }
+    reference_words = len(reference.split())
+    longest = math.inf if checks.longest is None else checks.longest * reference_words
+    shortest = 0.0
+    if checks.shortest is not None and reference_words >= _FEW:
+        shortest = checks.shortest * reference_words
 
-    return next((reason for reason, applies in reasons.items() if applies), None)
+    if sentences > max(checks.most_sentences or sentences, count_sentences(reference)):
+        yield "several sentences"
+    if words > max(checks.always_allowed, longest):
+        yield "too long"
+    if words < shortest:
+        yield "too short"
 
 
 def _echoes_prompt(text: str, role: Role, inputs: tuple[str, str]) -> bool:
@@ -116,7 +133,7 @@ def _echoes_prompt(text: str, role: Role, inputs: tuple[str, str]) -> bool:
             return True
 
     reference = letters(inputs[1])
-    for pair in role.drawn.shown:
+    for pair in role.example_pairs.chosen:
         # The second sentence of an example may be the answer to its first.
         if letters(pair[0]) != reference and letters(text) in map(letters, pair):
             return True

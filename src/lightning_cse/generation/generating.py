@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -30,7 +29,7 @@ from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import Cosine
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
-from lightning_cse.generation.summary import measures, shown_prompts, summarise, summary_table
+from lightning_cse.generation.summary import Summary, shown_prompts, summarise
 from lightning_cse.generation.writing import Row, Writer
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
 from lightning_cse.runs.hashing import generation_key, portable
@@ -46,8 +45,8 @@ def run(cfg: DictConfig) -> runs.Outcome | None:
     generation = Generation(cfg, str(hydra.runtime.choices["data"]), task_overrides())
 
     if cfg.show_prompts:
-        shown = shown_prompts(generation.writer, generation.sentences[: generation.wanted])
-        sys.stdout.writelines(f"{line}\n" for line in shown)
+        lines = shown_prompts(generation.writer, generation.sentences[: generation.wanted])
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         return None
 
     # A missing encoder is reported before anything is paid for.
@@ -59,8 +58,8 @@ def run(cfg: DictConfig) -> runs.Outcome | None:
         generation.pattern, generation.rows, encoder, most=cfg.summary_rows, seed=cfg.seed
     )
     generation.run.finish(generation.record(provenance, summary))
-    lines = [summary_table(summary, provenance), "", *generation.conclusion()]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    conclusion = [summary.table(provenance), "", *generation.conclusion()]
+    sys.stdout.writelines(f"{line}\n" for line in conclusion)
 
     return runs.Outcome("skipped" if was_finished else "finished", str(generation.run.path))
 
@@ -83,10 +82,11 @@ class Generation:
         model = cfg.llm.model or "(llm.model is not set)"
         self.llm = LLM({**values["llm"], "model": model}, cfg.paths.cache_dir)
         self.meaning = load(cfg.checks_encoder) if cfg.checks_encoder else None
-        drawn = draw_sentences(cfg, data, data_dir, self.pattern.given)
-        self.sentences, self.given, self.digests = drawn
+        self.sentences, self.data_roles, self.digests = draw_sentences(
+            cfg, data, data_dir, self.pattern.given
+        )
         cosine = None if self.meaning is None else _cosine_by(self.meaning)
-        self.writer = Writer(self.llm, self.pattern, cfg.samples, cosine, self.given)
+        self.writer = Writer(self.llm, self.pattern, cfg.samples, cosine, self.data_roles)
         self.wanted = len(self.sentences) if cfg.n is None else int(cfg.n)
         self.name = f"{data.replace('/', '_')}_{self.pattern.name}"
         self.key = generation_key(values)
@@ -105,7 +105,7 @@ class Generation:
         sentences = "".join(
             f"{text}\0"
             for sentence in self.sentences
-            for text in (sentence, *self.given.get(sentence, {}).values())
+            for text in (sentence, *self.data_roles.get(sentence, {}).values())
         )
 
         return {
@@ -156,7 +156,7 @@ class Generation:
             )
 
         for path, rows in ((self.rows, complete), (self.given_up, given_up)):
-            cells = [line for place in sorted(rows) for line in rows[place].lines(self.pattern)]
+            cells = [line for _, row in sorted(rows.items()) for line in row.lines(self.pattern)]
             lines = [json.dumps(line, ensure_ascii=False) for line in cells]
             runs.write_atomic(path, "".join(f"{line}\n" for line in lines))
 
@@ -168,12 +168,12 @@ class Generation:
         Raise LLMError if requests have no reply, after the other rows.
         """
         begun = 0
-        places = list(enumerate(self.sentences))
+        numbered = list(enumerate(self.sentences))
         lost = Counter[str]()
 
-        while len(complete) < self.wanted and begun < len(places):
+        while len(complete) < self.wanted and begun < len(numbered):
             end = begun + self.wanted - len(complete)
-            with closing(self.llm.each(self.writer.write, places[begun:end])) as rows:
+            with closing(self.llm.each(self.writer.write, numbered[begun:end])) as rows:
                 for row in rows:
                     if row.lost:
                         lost[row.lost] += 1
@@ -225,7 +225,7 @@ class Generation:
             "overrides": portable(self.overrides),
         }
 
-    def record(self, provenance: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+    def record(self, provenance: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
         """Return the record of the rows: the summary's measures beside what decides them."""
         return {
             "name": self.run.name,
@@ -233,37 +233,38 @@ class Generation:
             "config_hash": self.run.config_hash,
             "key": self.key,
             "decisive": {"config": {**self._decides, "pattern": self.pattern.name}},
-            "metrics": measures(provenance, summary),
-            "summary": summary,
+            "metrics": summary.metrics(provenance),
+            "summary": summary.record(),
             "provenance": provenance,
             "device": "endpoint",
-            "encoder": summary["encoder"],
+            "encoder": summary.encoder,
             "environment": provenance["environment"],
         }
 
     def conclusion(self) -> Iterator[str]:
-        """Yield the place of the outputs, and the command that trains on the rows."""
+        """Yield the folder of the outputs, and the command that trains on the rows."""
         yield f"rows, provenance and record: {self.run.path}"
-        shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
         rows = hydra_text(str(self.rows))
-
         if self.pattern.experiment:
-            command = [f"+experiment={self.pattern.experiment}", *shared, f"data.train=[{rows}]"]
-            yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
+            experiment, *overrides = [self.pattern.experiment, f"data.train=[{rows}]"]
         elif not self.pattern.scores and self.data in ("wiki", "file", "nli"):
             domain, corpus = ("nli", "nli_train") if self.data == "nli" else ("wiki", "ngcse_wiki")
             has_intermediate = any(role.name == "intermediate" for role in self.pattern.roles)
-            kind, recipe = ("sts", "sts_ht") if has_intermediate else ("nli", "nli")
+            pattern, recipe = ("sts", "sts_ht") if has_intermediate else ("nli", "nli")
             train = self.cfg.data.train
             sources = [train] if isinstance(train, str) else train
-            command = [
-                f"+experiment=ngcse_{domain}_{recipe}",
-                *shared,
+            experiment, *overrides = [
+                f"ngcse_{domain}_{recipe}",
                 f"corpora.{corpus}=[{','.join(map(hydra_text, sources))}]",
                 f"data.watched_in=[{rows}]",
-                f"corpora.llm_{domain}_{kind}=[{rows}]",
+                f"corpora.llm_{domain}_{pattern}=[{rows}]",
             ]
-            yield f"\nto train on them:\n  python -m lightning_cse.train {shlex.join(command)}"
+        else:
+            return
+
+        shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
+        command = shlex.join([f"+experiment={experiment}", *shared, *overrides])
+        yield f"\nto train on them:\n  python -m lightning_cse.train {command}"
 
 
 def _cosine_by(model: SentenceModel) -> Cosine:
@@ -279,10 +280,10 @@ def _now() -> str:
 
 
 def draw_sentences(
-    cfg: DictConfig, data: str, data_dir: Path, given: Sequence[str] = ()
+    cfg: DictConfig, data: str, data_dir: Path, roles: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, dict[str, str]], dict[str, str]]:
-    """Return the distinct sentences of a data set's first role, drawn; for each, those of ``given``
-    roles in its first row; and the digests of the files.
+    """Return the distinct sentences of a data set's first role, drawn; for each, those of other
+    ``roles`` in its first row that has them all; and the digests of the files.
 
     A sentence is drawn by the digest of the seed and itself, independently of training's draws.
     Raises DataError if there are fewer than the config wants, or the data has no such role.
@@ -290,32 +291,27 @@ def draw_sentences(
     build: RoleRows = built(cfg.data.rows)
     tables = read_sources(cfg.data.train, data_dir, key="data.train", form=FileFormat.of(cfg.data))
     rows = build(tables, Counter())
-    others = _given_sentences(rows, build.roles[0], given)
-    kept = [text for text in others if len(text.split()) <= cfg.most_words]
-    if len(kept) < max(1, cfg.n or 1):
+    for name in roles:
+        check_column(rows, name)
+
+    first = build.roles[0]
+    columns = [rows[name] for name in (first, *roles)]
+    by_sentence: dict[str, dict[str, str]] = {}
+    for sentence, *texts in zip(*columns, strict=True):
+        if all(texts):
+            by_sentence.setdefault(sentence, dict(zip(roles, texts, strict=True)))
+
+    sentences = [text for text in by_sentence if len(text.split()) <= cfg.most_words]
+    if len(sentences) < max(1, cfg.n or 1):
         raise DataError(
-            f"n: must be at most {len(kept)}, the sentences of data={data}, or null for all; "
+            f"n: must be at most {len(sentences)}, the sentences of data={data}, or null for all; "
             f"got {cfg.n}"
         )
 
     def digest(sentence: str) -> bytes:
         return hashlib.sha256(f"{cfg.seed}\0{sentence}".encode()).digest()
 
-    return sorted(kept, key=digest), others, digests_of(tables)
-
-
-def _given_sentences(rows: Dataset, first: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the sentences of given roles by the first one, of rows that have them all."""
-    for name in given:
-        check_column(rows, name)
-
-    columns = [rows[name] for name in given]
-    found: dict[str, dict[str, str]] = {}
-    for sentence, *others in zip(rows[first], *columns, strict=True):
-        if all(others):
-            found.setdefault(sentence, dict(zip(given, others, strict=True)))
-
-    return found
+    return sorted(sentences, key=digest), by_sentence, digests_of(tables)
 
 
 def check(cfg: DictConfig) -> None:
@@ -333,7 +329,7 @@ def check(cfg: DictConfig) -> None:
     faults += pattern_faults
     if not pattern_faults:
         checks = [role.get("checks") or {} for role in values["pattern"]["roles"]]
-        has_bounds = any(one.get("cosine") for one in checks)
+        has_bounds = any(role_checks.get("cosine") for role_checks in checks)
         if has_bounds and not cfg.checks_encoder:
             faults.append(
                 "checks_encoder: must name an encoder, such as minilm_l6, for the bounds of cosines"

@@ -158,13 +158,13 @@ class Role(_Role):
     """A sentence that is written for each source, as its config says.
 
     ``reference`` is what it is made from: `SOURCE`, or the name of an earlier role. ``system`` is
-    the system message, with the examples that were ``drawn``, and ``fields`` are the labels of an
+    the system message with the chosen ``example_pairs``, and ``fields`` are the labels of an
     example's two sentences. ``message`` is that of the user, around the sentence; a share of its
     words are ``masked``.
     """
 
     system: str
-    drawn: Examples
+    example_pairs: Examples
 
     def content(self, sentence: str, seed: int) -> str:
         """Return the message of the user for a sentence."""
@@ -210,7 +210,7 @@ class Pattern(_Pattern):
         digests: dict[str, str] = {}
 
         for role in self.roles:
-            digests.update(role.drawn.digests)
+            digests.update(role.example_pairs.digests)
 
         return digests
 
@@ -229,8 +229,8 @@ def build_pattern(node: Mapping[str, Any], data_dir: Path) -> Pattern:
         if not isinstance(role.examples, Source):
             examples[key] = Examples(role.examples, role.examples)
 
-        system = _system_message(role, examples[key].shown, config.layout)
-        roles.append(Role.model_construct(**dict(role), system=system, drawn=examples[key]))
+        system = _system_message(role, examples[key].chosen, config.layout)
+        roles.append(Role.model_construct(**dict(role), system=system, example_pairs=examples[key]))
 
     return Pattern.model_construct(**dict(config) | {"roles": tuple(roles)})
 

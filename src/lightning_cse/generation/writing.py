@@ -79,8 +79,8 @@ class Row:
 class Writer:
     """Writes rows by a pattern, with at most ``samples`` replies for each role and score.
 
-    ``given`` has the sentences of the data's roles, by the source. ``roles`` counts the replies of
-    each role, and of each score, by the reason to reject them, None for those accepted;
+    ``data_roles`` has the sentences of the data's roles, by the source. ``roles`` counts the replies
+    of each role, and of each score, by the reason to reject them, None for those accepted;
     ``replies`` is the account of all replies, as if none had been in the cache. In a pattern with
     scores, a role without an accepted reply is left out, and the row is complete with any pair.
 
@@ -92,7 +92,7 @@ class Writer:
     pattern: Pattern
     samples: int
     cosine: Cosine | None
-    given: Mapping[str, Mapping[str, str]]
+    data_roles: Mapping[str, Mapping[str, str]]
     replies: Account = field(default_factory=Account)
 
     def __post_init__(self) -> None:
@@ -131,10 +131,10 @@ class Writer:
 
         return Request(messages, parameters, sample, schema)
 
-    def write(self, place: tuple[int, str]) -> Row:
+    def write(self, numbered: tuple[int, str]) -> Row:
         """Return the row for a position and its sentence, complete or as far as it got."""
-        row = Row(*place)
-        row.sentences.update(self.given.get(row.anchor, {}))
+        row = Row(*numbered)
+        row.sentences.update(self.data_roles.get(row.anchor, {}))
 
         for role in self.pattern.roles:
             written = self._write_role(row, role)

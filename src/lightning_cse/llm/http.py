@@ -188,12 +188,12 @@ class Calls(openai.DefaultHttpxClient):
         """Wait until the limits per minute allow a call."""
         requests = self.endpoint.requests_per_minute
         with self._lock:
-            now = time.monotonic()
-            start = max(now, self._next_call)
+            present = time.monotonic()
+            start = max(present, self._next_call)
             self._next_call = start + (60 / requests if requests else 0)
             self.retried += is_retry
 
-        self.pause(start - now)
+        self.pause(start - present)
 
     def _use_tokens(self, count: int) -> None:
         """Let the next call wait for as long as the limit takes to allow these tokens."""

@@ -35,7 +35,7 @@ def judged(
 ):
     fields = ("Sentence 1", "Sentence 2")
     role = Role.model_construct(
-        name="r", fields=fields, drawn=Examples(PAIRS, PAIRS), checks=Checks(**checks)
+        name="r", fields=fields, example_pairs=Examples(PAIRS, PAIRS), checks=Checks(**checks)
     )
     return judge(
         Reply(text, finish),

@@ -97,7 +97,7 @@ def test_custom_pattern():
         "Beispiel 2\nSatz A: Er ging.\nSatz B: Er lief fort.\n\n"
         "Gib nur den Satz zurück."
     )
-    assert [len(role.drawn.shown) for role in pattern.roles] == [2, 1, 1, 3]
+    assert [len(role.example_pairs.chosen) for role in pattern.roles] == [2, 1, 1, 3]
     assert [role.checks for role in pattern.roles[2:]] == [Checks(longest=None), Checks()]
 
     with pytest.raises(DataError, match=r"^pattern\.roles\.3\.examples: .*pattern\.shots is 99"):
@@ -166,17 +166,17 @@ def test_score_bounds():
         within = [(row["sentence1"], row["sentence2"]) for row in rows if low < row["score"] < high]
 
         assert list(examples.pool) == within
-        assert len(set(examples.shown).intersection(examples.pool)) == 3
+        assert len(set(examples.chosen).intersection(examples.pool)) == 3
 
     assert examples.digests == digests_of([rows])
 
 
 def test_draw_depends_on_seed_only(tmp_path):
     source_ = own(tmp_path, [(f"First {number}.", f"Second {number}.") for number in range(20)])
-    draws = [[first for first, _ in draw(source_, seed=seed)[0].shown] for seed in (0, 1)]
+    draws = [[first for first, _ in draw(source_, seed=seed)[0].chosen] for seed in (0, 1)]
 
     assert draws == [["First 15.", "First 3.", "First 12."], ["First 13.", "First 9.", "First 19."]]
-    assert draw(source_, shots=5)[0].shown[:3] == draw(source_)[0].shown
+    assert draw(source_, shots=5)[0].chosen[:3] == draw(source_)[0].chosen
 
 
 def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
@@ -192,7 +192,7 @@ def test_trivial_and_repeated_pairs_are_left_out(tmp_path):
     rows = [("One.", "Two."), ("Two!", "Three."), ("Three", "Four."), ("five", "ONE"), ("Six", "7")]
     for seed in range(10):
         (examples,) = draw(own(tmp_path, rows), shots=2, seed=seed)
-        assert len({letters(sentence) for pair in examples.shown for sentence in pair}) == 4
+        assert len({letters(sentence) for pair in examples.chosen for sentence in pair}) == 4
 
 
 def test_longer_first():

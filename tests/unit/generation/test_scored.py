@@ -15,7 +15,7 @@ from lightning_cse.data.rows import names_of
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import read_score
 from lightning_cse.generation.pattern import wrong_pattern
-from lightning_cse.generation.summary import measures, shown_prompts, summarise
+from lightning_cse.generation.summary import shown_prompts, summarise
 from lightning_cse.generation.text import MASK, mask_words
 from lightning_cse.llm import LLMError, Reply
 
@@ -154,13 +154,12 @@ def test_clhaif_scores_the_given_pairs(serve, generation):
 
     assert [list(row) for row in rows] == [["anchor", "positive", "negative", "score"]] * 6
     assert [row["anchor"] for row in rows] == writing.sentences[:6]
-    assert all(writing.given[row["anchor"]]["positive"] == row["positive"] for row in rows)
+    assert all(writing.data_roles[row["anchor"]]["positive"] == row["positive"] for row in rows)
     assert all(row["score"] == 0.25 for row in rows)
     assert len(server.calls) == 6
 
     summary = summarise(writing.pattern, writing.rows, None, most=10, seed=0)
-    numbers = measures(provenance, summary)
-    assert numbers["generate/positive/score"] == 0.25
+    numbers = summary.metrics(provenance)
     assert numbers["generate/positive/accepted"] == 1.0
 
 

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
+from lightning_cse.analysis.histograms import Pairs
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.generation.examples import Examples
 from lightning_cse.generation.pattern import Pattern, Role
-from lightning_cse.generation.summary import summarise, summary_table
+from lightning_cse.generation.summary import Summary, summarise
 
 
 def words(number, equal):
@@ -24,7 +27,7 @@ PAIRS = {role: tuple(words(number, equal) for number in range(40)) for role, equ
 def summary(folder, pattern, written, encoder, most):
     """Summarise rows in which each role has these pairs with the anchor, the same for all roles."""
     roles = [
-        Role.model_construct(name=role, drawn=Examples(pairs[:1], pairs, "own"))
+        Role.model_construct(name=role, example_pairs=Examples(pairs[:1], pairs, "own"))
         for role, pairs in pattern.items()
     ]
     lines = []
@@ -40,28 +43,47 @@ def summary(folder, pattern, written, encoder, most):
 
 
 def test_rows_are_measured_beside_the_pattern(tmp_path):
-    written = {role: pairs[:30] for role, pairs in PAIRS.items()}
-    got = summary(tmp_path, PAIRS, written, tiny_encoder(), most=20)
+    rows = {role: pairs[:30] for role, pairs in PAIRS.items()}
+    got = summary(tmp_path, PAIRS, rows, tiny_encoder(), most=20)
 
     assert [path.name for path in tmp_path.iterdir()] == ["mine.jsonl"]
-    assert got["encoder"]["name"] == "tiny"
-    assert [entry["name"] for entry in got["sets"]] == ["written", "pattern"]
+    assert got.encoder["name"] == "tiny"
+    assert got.roles == tuple(PAIRS)
 
-    for role, written_pairs, pattern_pairs in zip(
-        PAIRS, *(entry["pairs"] for entry in got["sets"]), strict=True
-    ):
-        assert (written_pairs["label"], written_pairs["pairs"], written_pairs["measured"]) == (
-            f"anchor - {role}",
-            30,
-            20,
-        )
-        assert (pattern_pairs["label"], pattern_pairs["pairs"], pattern_pairs["measured"]) == (
-            f"{role}: own",
-            40,
-            20,
-        )
-        assert written_pairs["mer"]["mean"] == pattern_pairs["mer"]["mean"] == 1 - KEPT[role] / 4
-        assert written_pairs["cosine"] is not None
+    for role, written, pattern in zip(PAIRS, got.written, got.pattern, strict=True):
+        assert (written.label, written.total, len(written.mer)) == (f"anchor - {role}", 30, 20)
+        assert (pattern.label, pattern.total, len(pattern.mer)) == (f"{role}: own", 40, 20)
+        assert set(written.mer) == set(pattern.mer) == {1 - KEPT[role] / 4}
+        assert len(written.cosine) == 20
+
+    values = got.record()["values"]["written"][0]
+    assert values["mer"] == [0.25] * 20
+    assert values["cosine"] == pytest.approx(got.written[0].cosine, abs=5e-4)
+
+
+def test_metrics_are_shares_means_and_common_areas():
+    pairs = [Pairs("positive", "", (), (), 4, cosine=cosines) for cosines in COSINES]
+    measured = Summary(None, ("positive", "other"), pairs[:2], [pairs[2], pairs[1]])
+    counts = {"asked": 4, "accepted": 3}
+    provenance = {
+        "acceptance": {
+            "roles": {"positive": counts, "other score": counts},
+            "sources": {"complete": 3, "given_up": 1},
+        },
+        "tokens": {"prompt": 20, "completion": 10},
+    }
+
+    assert measured.metrics(provenance) == {
+        "generate/tokens_per_row": 10,
+        "generate/given_up": 0.25,
+        "generate/positive/accepted": 0.75,
+        "generate/positive/cosine": pytest.approx(0.4),
+        "generate/positive/overlap": 0.5,
+        "generate/other/accepted": 0.75,
+    }
+
+
+COSINES = ([0.05, 0.15, 0.65, 0.75], [], [0.02, 0.11, 0.35, -0.9])
 
 
 def test_table_has_replies_by_role_and_pairs_beside_the_pattern(tmp_path):
@@ -77,7 +99,7 @@ def test_table_has_replies_by_role_and_pairs_beside_the_pattern(tmp_path):
         "tokens": {"prompt": 900, "completion": 200},
         "cost": 0.5,
     }
-    heading, *lines, _, total = summary_table(measured, provenance).splitlines()
+    heading, *lines, _, total = measured.table(provenance).splitlines()
 
     assert heading.split() == [
         *("replies", "accepted", "mer", "(pattern)", "cosine", "(pattern)", "rejected")

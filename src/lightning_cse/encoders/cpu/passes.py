@@ -69,7 +69,11 @@ class PackedPasses(PaddedPasses):
     def vectors(self, sequences: Sequences) -> Iterator[Tensor]:
         """Yield the pooled vectors of groups of sequences, which are sorted by length."""
         lengths = sequences.lengths
-        if lengths.max() > WIDEST or self._pads_little(lengths):
+        # While dropout is drawn or gradients are computed, the shapes of rows stay as they are.
+        may_pad = not self.draws
+        if lengths.max() > WIDEST or (
+            may_pad and pads_little(lengths, self.groups(lengths), PADDING)
+        ):
             yield from super().vectors(sequences)
             return
 
@@ -89,10 +93,6 @@ class PackedPasses(PaddedPasses):
             hidden = self.states({"inputs_embeds": vectors[None], **inputs}, change)[0]
             hidden = hidden.index_select(0, indices.flatten()).unflatten(0, indices.shape)
             yield pool(self.pooling, hidden, mask, torch.from_numpy(part.pooled))
-
-    def _pads_little(self, lengths: np.ndarray) -> bool:
-        # While dropout is drawn or gradients are computed, the shapes of rows stay as they are.
-        return not self.draws and pads_little(lengths, self.groups(lengths), PADDING)
 
     def _embedded(self, ids: Sequence[Tensor]) -> Iterator[Tensor]:
         """Yield the word embeddings of each row of tokens."""
