@@ -79,8 +79,8 @@ class Row:
 class Writer:
     """Writes rows by a pattern, with at most ``samples`` replies for each role and score.
 
-    ``data_roles`` has the sentences of the data's roles, by the source. ``roles`` counts the replies
-    of each role, and of each score, by the reason to reject them, None for those accepted;
+    ``data_roles`` has the sentences of the data's roles, by the source. ``roles`` counts the
+    replies of each role, and of each score, by the reason to reject them, None for those accepted;
     ``replies`` is the account of all replies, as if none had been in the cache. In a pattern with
     scores, a role without an accepted reply is left out, and the row is complete with any pair.
 
