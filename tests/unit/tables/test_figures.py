@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from lightning_cse.baselines import Length
-from lightning_cse.config import experiments_dir
 from lightning_cse.data import SourceFile, read_corpus, sample_dir
 from lightning_cse.data.rows import dataset_of
 from lightning_cse.embeddings import DualEmbedding
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Direction, run_tasks
+from lightning_cse.paths import experiments_dir
 from lightning_cse.tables import figures
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.keep import kept_folders
