@@ -374,7 +374,7 @@ def table(folder: Path) -> str:
     the notes below.
     """
     counts = _counts(folder)
-    parts = [f"{counts[name]} {name}" for name in VERDICTS if counts[name]]
+    parts = [f"{name} {counts[name]}" for name in VERDICTS if counts[name]]
     text = [f"{counts.total()} lines: {', '.join(parts)}.", ""]
     text += [f"| {' | '.join(HEADER)} |", "|---:|---|---:|---|---:|---:|---|"]
     notes: list[str] = []
