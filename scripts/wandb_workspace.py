@@ -1,6 +1,6 @@
 """Build a W&B workspace over the runs of a project.
 
-python scripts/dashboard.py --project NAME
+python scripts/wandb_workspace.py --project NAME
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _build(args: argparse.Namespace) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python scripts/dashboard.py",
+        prog="python scripts/wandb_workspace.py",
         description="Build a W&B workspace over the runs of a project, grouped by sweep.",
         epilog="Without an account: logger=tensorboard shows the same curves; "
         "python -m lightning_cse.report writes an HTML page.",

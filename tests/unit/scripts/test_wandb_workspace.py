@@ -10,7 +10,7 @@ import yaml
 
 pytest.importorskip("wandb_workspaces", reason="needs wandb-workspaces")
 
-import dashboard
+import wandb_workspace
 import wandb
 import wandb_workspaces.workspaces as ws
 from pydantic import ValidationError
@@ -61,7 +61,7 @@ def panels(content):
 
 def test_charts_and_the_table_of_runs(capsys):
     arguments = [*GIVEN, "--dev", "val/stsb/spearman", "--test", "test/rte/accuracy_all"]
-    assert dashboard.main([*arguments, "--dry-run"]) == 0
+    assert wandb_workspace.main([*arguments, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert (view["entity"], view["project"]) == ("lab", "cse")
     charts = [one["config"] for one in panels(view) if "Plot" in one["viewType"]]
@@ -97,7 +97,7 @@ def in_schema(view):
 
 
 def test_the_json_is_of_the_schema_of_wandb(capsys):
-    assert dashboard.main([*GIVEN, "--dry-run"]) == 0
+    assert wandb_workspace.main([*GIVEN, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert in_schema(view) == (view, {"LinePlot", "ScatterPlot"})
 
@@ -113,7 +113,7 @@ def test_the_json_is_of_the_schema_of_wandb(capsys):
 
 
 def test_sections_show_their_charts_on_one_page(capsys):
-    assert dashboard.main([*GIVEN, "--dry-run"]) == 0
+    assert wandb_workspace.main([*GIVEN, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     for section in view["spec"]["section"]["panelBankConfig"]["sections"]:
         grid = section["flowConfig"]
@@ -132,9 +132,9 @@ def test_what_is_saved_is_what_was_printed(monkeypatch, capsys):
     monkeypatch.setattr(wandb, "Api", lambda timeout=None: None)
     monkeypatch.setattr(internal, "execute_graphql", answer)
     monkeypatch.setattr(ws.interface, "get_app_url", lambda api: "https://example.org")
-    assert dashboard.main([*GIVEN, "--dry-run"]) == 0
+    assert wandb_workspace.main([*GIVEN, "--dry-run"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert dashboard.main(GIVEN) == 0
+    assert wandb_workspace.main(GIVEN) == 0
     assert capsys.readouterr().out == "https://example.org/lab/cse?nw=abc\n"
     (request,) = sent
     assert (request["entityName"], request["projectName"]) == ("lab", "cse")
@@ -159,7 +159,7 @@ def test_kept_runs_fill_the_charts(repository):
         curves |= {*run.curves}
         finals |= set(final_values(run.record)) if "best" in run.record else set()
 
-    shown = dashboard.workspace("lab", "cse", ["val/stsb/spearman"], [])
+    shown = wandb_workspace.workspace("lab", "cse", ["val/stsb/spearman"], [])
     for panel in (panel for section in shown.sections for panel in section.panels):
         if hasattr(panel, "groupby"):
             assert set(panel.y) <= curves
@@ -170,10 +170,10 @@ def test_kept_runs_fill_the_charts(repository):
 def test_scores_are_those_of_experiments_and_suites(repository):
     files = [*(repository / "conf" / "experiment").rglob("*.yaml")]
     monitors = {yaml.safe_load(file.read_text()).get("monitor") for file in files}
-    assert monitors - {None} == set(dashboard.DEV_SCORES)
+    assert monitors - {None} == set(wandb_workspace.DEV_SCORES)
     suites = [*(repository / "conf" / "suite").rglob("*.yaml")]
     tasks = {task for suite in suites for task in yaml.safe_load(suite.read_text())}
-    assert {key.split("/")[1] for key in dashboard.TEST_SCORES} <= tasks
+    assert {key.split("/")[1] for key in wandb_workspace.TEST_SCORES} <= tasks
 
 
 def test_saved_for_who_is_logged_in(monkeypatch, capsys):
@@ -183,8 +183,8 @@ def test_saved_for_who_is_logged_in(monkeypatch, capsys):
     monkeypatch.setattr(ws.Workspace, "save", lambda one: None)
     address = property(lambda one: f"https://example.org/{one.entity}/{one.project}")
     monkeypatch.setattr(ws.Workspace, "url", address)
-    assert dashboard.main(["--project", "cse"]) == 0
-    assert dashboard.main(GIVEN) == 0
+    assert wandb_workspace.main(["--project", "cse"]) == 0
+    assert wandb_workspace.main(GIVEN) == 0
     assert capsys.readouterr().out == "https://example.org/me/cse\nhttps://example.org/lab/cse\n"
 
 
@@ -203,7 +203,7 @@ def test_what_fails_is_one_line(key, module, message, monkeypatch, capsys):
     monkeypatch.setattr(ws.Workspace, "save", broken)
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv("WANDB_API_KEY", key)
-    assert dashboard.main(GIVEN) == 2
+    assert wandb_workspace.main(GIVEN) == 2
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
