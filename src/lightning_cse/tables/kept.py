@@ -82,10 +82,11 @@ class KeptRuns:
     def records(self) -> dict[str, dict[str, Any]]:
         """The records by the names of their runs."""
         path = self.folder / RECORDS
-        with disk_errors(path):
+        records: dict[str, dict[str, Any]] = {}
+        lines: list[bytes] = []
+        with self._unless_strict(), disk_errors(path):
             lines = path.read_bytes().splitlines() if path.is_file() else []
 
-        records = {}
         for number, line in enumerate(lines, start=1):
             with self._unless_strict():
                 record = parse_record(line, f"{path}, line {number},")
@@ -107,7 +108,7 @@ class KeptRuns:
         path = self.folder / name
         with self._unless_strict():
             if path.is_file():
-                return _read(path, convert)
+                return _read_file(path, convert)
 
         return {}
 
@@ -210,7 +211,7 @@ def _parquet(table: pa.Table, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _read(path: Path, convert: Callable[[pa.Table], _Runs]) -> _Runs:
+def _read_file(path: Path, convert: Callable[[pa.Table], _Runs]) -> _Runs:
     """Return what a Parquet file has; raise DataError, which names the file, if it is damaged."""
     with disk_errors(path):
         content = path.read_bytes()
