@@ -51,11 +51,11 @@ every_loss = pytest.mark.parametrize("name", CANDIDATES)
 
 @dataclass
 class Case:
-    """A loss as a function of tensors; ``kind`` is the embedding that consecutive tensors make."""
+    """A loss as a function of tensors; ``embedding_class`` is the embedding that consecutive tensors make."""
 
     loss: nn.Module
     count: int
-    loss_class: Any = None
+    embedding_class: Any = None
     fields: int = 1
 
     def draw(self, n=3, d=4, dtype=torch.float64):
@@ -65,9 +65,9 @@ class Case:
 
     def __call__(self, *tensors):
         roles = tensors
-        if self.kind:
+        if self.embedding_class:
             starts = range(0, len(tensors), self.fields)
-            roles = [self.kind(*tensors[k : k + self.fields]) for k in starts]
+            roles = [self.embedding_class(*tensors[k : k + self.fields]) for k in starts]
 
         return self.loss(*roles)
 
