@@ -51,7 +51,7 @@ every_loss = pytest.mark.parametrize("name", CANDIDATES)
 
 @dataclass
 class Case:
-    """A loss as a function of tensors; ``embedding_class`` is the embedding that consecutive tensors make."""
+    """A loss as a function of tensors; consecutive tensors make embeddings of a class."""
 
     loss: nn.Module
     count: int
