@@ -250,6 +250,18 @@ class Mine(CSVLogger):
     """A logger of one's own, which is not W&B's."""
 
 
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("pytorch_lightning.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
+    nodes = {"tensorboard": {"_target_": "pytorch_lightning.loggers.TensorBoardLogger"}}
+    run = Run(tmp_path, "gausscse", "0", 0)
+    loggers = build_loggers(nodes, run, {}, group="", tags=(), resumed_at=None)
+    assert loggers == []
+    (warning,) = caplog.messages
+    assert "pip install 'lightning_cse[tensorboard]'" in warning
+
+
 def test_several_loggers_and_one_that_cannot_be_built(tmp_path, caplog):
     nodes = WANDB | {
         "mine": {"_target_": f"{__name__}.Mine", "save_dir": str(tmp_path / "mine")},

@@ -12,7 +12,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from requests.utils import get_netrc_auth
 
-from lightning_cse.errors import one_line
+from lightning_cse.errors import extra_with, one_line
 from lightning_cse.loggers.guard import Guard, guarded
 from lightning_cse.runs import Run
 
@@ -70,7 +70,11 @@ def build_loggers(
         try:
             logger: Any = guarded(*classes)(**options)
         except Exception as error:  # noqa: BLE001 - see above
-            log.warning("logger.%s: %s: the run continues without it", name, one_line(error))
+            # Lightning says that a package is missing, but not that it is an extra of this one.
+            extra = extra_with(name) if isinstance(error, ImportError) else None
+            hint = f" (pip install 'lightning_cse[{extra}]')" if extra else ""
+            message = "logger.%s: %s%s: the run continues without it"
+            log.warning(message, name, one_line(error), hint)
             continue
 
         if isinstance(logger, WandbLogger):
