@@ -10,8 +10,8 @@ import yaml
 
 pytest.importorskip("wandb_workspaces", reason="needs wandb-workspaces")
 
-import wandb_workspace
 import wandb
+import wandb_workspace
 import wandb_workspaces.workspaces as ws
 from pydantic import ValidationError
 from wandb_workspaces.workspaces import internal
