@@ -135,57 +135,49 @@ class Generation:
 
     def _write_rows(self) -> dict[str, int]:
         """Write rows and given-up sentences in the order of drawing, and return their numbers."""
-        complete: dict[int, Row] = {}
-        given_up: dict[int, Row] = {}
+        complete: list[Row] = []
+        given_up: list[Row] = []
+        lost = Counter[str]()
+        drawn_sentences = _Numbered(self.sentences, self.wanted)
+        is_hopeless = False
+        with (
+            self.llm.watching(self.name, "rows", self.wanted) as advance,
+            closing(self.llm.each(self.writer.write, drawn_sentences)) as rows,
+        ):
+            for row in rows:
+                if row.lost:
+                    lost[row.lost] += 1
+                    continue
 
-        with self.llm.watching(self.name, "rows", self.wanted) as advance:
-            for row in self._written(complete):
-                rows = complete if row.complete else given_up
-                rows[row.position] = row
+                (complete if row.complete else given_up).append(row)
+                drawn_sentences.open += not row.complete
                 advance(int(row.complete), f"{len(given_up):,} given up")
-                if len(given_up) > max(self.cfg.patience, len(complete)):
+                is_hopeless = len(given_up) > max(self.cfg.patience, len(complete))
+                if is_hopeless:
                     break
 
-        if not complete or len(given_up) > max(self.cfg.patience, len(complete)):
-            last = row.rejected[-1]
+        if lost and not is_hopeless:
             raise LLMError(
-                f"{len(given_up)} of {len(given_up) + len(complete)} sentences were given up; "
-                f"of the last one, the {last['role']} was rejected ({last['reason']}): "
-                f"{last['text'][:200]!r}. Change the pattern's prompts or checks, llm.parameters "
-                "(max_tokens, where replies are cut off), or raise patience"
+                f"{lost.total()} of {self.wanted} sentences have no reply: {commonest(lost)}; "
+                f"{len(complete)} have a row; the same command requests the missing replies"
             )
 
-        for path, rows in ((self.rows, complete), (self.given_up, given_up)):
-            cells = [line for _, row in sorted(rows.items()) for line in row.lines(self.pattern)]
+        if is_hopeless or not complete:
+            rejected = given_up[-1].rejected[-1]
+            raise LLMError(
+                f"{len(given_up)} of {len(given_up) + len(complete)} sentences were given up; "
+                f"of the last one, the {rejected['role']} was rejected ({rejected['reason']}): "
+                f"{rejected['text'][:200]!r}. Change the pattern's prompts or checks, "
+                "llm.parameters (max_tokens, where replies are cut off), or raise patience"
+            )
+
+        for path, written in ((self.rows, complete), (self.given_up, given_up)):
+            written.sort(key=lambda row: row.position)
+            cells = [line for row in written for line in row.lines(self.pattern)]
             lines = [json.dumps(line, ensure_ascii=False) for line in cells]
             runs.write_atomic(path, "".join(f"{line}\n" for line in lines))
 
         return {"complete": len(complete), "given_up": len(given_up)}
-
-    def _written(self, complete: Mapping[int, Row]) -> Iterator[Row]:
-        """Yield rows as they are written: one for each that is wanted, then for those given up.
-
-        Raise LLMError if requests have no reply, after the other rows.
-        """
-        begun = 0
-        numbered = list(enumerate(self.sentences))
-        lost = Counter[str]()
-
-        while len(complete) < self.wanted and begun < len(numbered):
-            end = begun + self.wanted - len(complete)
-            with closing(self.llm.each(self.writer.write, numbered[begun:end])) as rows:
-                for row in rows:
-                    if row.lost:
-                        lost[row.lost] += 1
-                    else:
-                        yield row
-
-            begun = end
-            if lost:
-                raise LLMError(
-                    f"{lost.total()} of {self.wanted} sentences have no reply: {commonest(lost)}; "
-                    f"{len(complete)} have a row; the same command requests the missing replies"
-                )
 
     def _provenance(self, counts: Mapping[str, int], started: str) -> dict[str, Any]:
         pattern = self.pattern
@@ -265,6 +257,22 @@ class Generation:
         shared = [line for line in self.overrides if line.startswith(SHARED_WITH_TRAINING)]
         command = shlex.join([f"+experiment={experiment}", *shared, *overrides])
         yield f"\nto train on them:\n  python -m lightning_cse.train {command}"
+
+
+class _Numbered(Iterator[tuple[int, str]]):
+    """Yields sentences with their positions as long as rows are ``open``, which may grow again."""
+
+    def __init__(self, sentences: Sequence[str], open_rows: int) -> None:
+        self.open = open_rows
+        self._sentences = enumerate(sentences)
+
+    def __next__(self) -> tuple[int, str]:
+        if not self.open:
+            raise StopIteration
+
+        self.open -= 1
+
+        return next(self._sentences)
 
 
 def _cosine_by(model: SentenceModel) -> Cosine:
