@@ -5,6 +5,7 @@ import hashlib
 import json
 import shlex
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -280,7 +281,13 @@ def _cosine_by(model: SentenceModel) -> Cosine:
     encode = functools.partial(model.encode, normalize_embeddings=True)
     vector = functools.lru_cache(maxsize=4096)(encode)
 
-    return lambda a, b: float(vector(a) @ vector(b))
+    lock = threading.Lock()  # rows are written by several threads, and a model is for one
+
+    def cosine(a: str, b: str) -> float:
+        with lock:
+            return float(vector(a) @ vector(b))
+
+    return cosine
 
 
 def _now() -> str:
