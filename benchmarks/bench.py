@@ -63,9 +63,9 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
     cfg, device = simcse(size), "cuda" if ON_GPU else "cpu"
     rows = sentences_of(cfg)
     result = {
-        f"{what} {who}": Measured()
-        for what in ("training", "encoding")
-        for who in ("ours", "theirs", "ratio")
+        f"{task} {side}": Measured()
+        for task in ("training", "encoding")
+        for side in ("ours", "theirs", "ratio")
     }
     for repetition in range(repetitions):
         speed: dict[str, float] = {}
@@ -89,8 +89,8 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
                 speed[f"encoding {side}"] = len(sentences) / seconds_of(
                     partial(encode[side], sentences)
                 )
-        for what in ("training", "encoding"):
-            speed[f"{what} ratio"] = speed[f"{what} ours"] / speed[f"{what} theirs"]
+        for task in ("training", "encoding"):
+            speed[f"{task} ratio"] = speed[f"{task} ours"] / speed[f"{task} theirs"]
         for name, value in speed.items():
             result[name].values.append(value)
     return result
@@ -98,16 +98,18 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
 
 def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     """Measure everything at one precision, print the results and return them."""
-    both = compare(size, repetitions)
+    speeds = compare(size, repetitions)
     table = Table(
         title=f"{size.precision}: sentences a second, median (range) of {repetitions}",
         title_justify="left",
     )
     for column in ("", "lightning_cse", "sentence-transformers", "ratio"):
         table.add_column(column)
-    for what in ("training", "encoding"):
-        table.add_row(what, *(str(both[f"{what} {who}"]) for who in ("ours", "theirs", "ratio")))
-    result: dict[str, Any] = {name: measured.values for name, measured in both.items()}
+    for task in ("training", "encoding"):
+        table.add_row(
+            task, *(str(speeds[f"{task} {side}"]) for side in ("ours", "theirs", "ratio"))
+        )
+    result: dict[str, Any] = {name: measured.values for name, measured in speeds.items()}
     has_dualcse = size.chunk is None and size == replace(size, encoder=DEFAULT, adapter=None)
     for architecture in ("cross", "bi") if has_dualcse else ():
         cfg = config_of(f"dualcse_{architecture}", replace(size, steps=max(3, size.steps // 2)))
@@ -117,10 +119,10 @@ def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     out.print(table)
     aims = "" if ON_GPU or not has_dualcse else " (aims: {} and {})".format(*AIMS[size.precision])
     times = " and encoding ".join(
-        f"{both[f'{what} ratio'].median:.2f}" for what in ("training", "encoding")
+        f"{speeds[f'{task} ratio'].median:.2f}" for task in ("training", "encoding")
     )
     out.print(f"training is {times} times as fast as sentence-transformers' trainer{aims}")
-    return result | profiled(size, both["training ours"].median, out)
+    return result | profiled(size, speeds["training ours"].median, out)
 
 
 def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
@@ -133,7 +135,7 @@ def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
     result: dict[str, Any] = {"shares": watch.shares()}
     out.print(
         "one training step: "
-        + ", ".join(f"{kind} {share:.1%}" for kind, share in result["shares"].items())
+        + ", ".join(f"{operation} {share:.1%}" for operation, share in result["shares"].items())
     )
     rate = matrix_rate(size.precision)
     useful = (
@@ -170,41 +172,39 @@ def main() -> None:
         metavar="FILE",
         help="for the numbers, in the place of results/<machine>.json",
     )
-    given = parser.parse_args()
-    if given.steps < 2:
+    args = parser.parse_args()
+    if args.steps < 2:
         parser.error("--steps: at least 2")
 
     silence()
     out = Console(width=max(120, Console().width), highlight=False)
     corpus = "INLI" if os.environ.get("LIGHTNING_CSE_DATA") else "the sample corpus"
     about = machine()
-    what = given.encoder + (f" with {given.adapter}" if given.adapter else "")
+    model = args.encoder + (f" with {args.adapter}" if args.adapter else "")
     out.print(
-        f"{what} on {corpus}, batches of {given.batch} triplets, {given.steps} steps a repetition"
+        f"{model} on {corpus}, batches of {args.batch} triplets, {args.steps} steps a repetition"
     )
     where = about.get("gpu") or about["machine"]["cpu"]
     out.print(f"{where}, {about['threads']} threads, load {about['load']}, {about['versions']}\n")
-    chosen = [given.precision] if given.precision else list(LIGHTNING)
+    chosen = [args.precision] if args.precision else list(LIGHTNING)
     sizes = {
-        precision: Size(
-            precision, given.steps, given.batch, given.chunk, given.encoder, given.adapter
-        )
+        precision: Size(precision, args.steps, args.batch, args.chunk, args.encoder, args.adapter)
         for precision in chosen
     }
-    if given.profile:
+    if args.profile:
         results = {precision: profiled(size, None, out) for precision, size in sizes.items()}
     else:
         results = {
-            precision: bench(size, given.repetitions, out) for precision, size in sizes.items()
+            precision: bench(size, args.repetitions, out) for precision, size in sizes.items()
         }
     name = (
-        (f"{what}, " if what != DEFAULT else "")
-        + f"batch {given.batch}"
-        + (f", chunk {given.chunk}" if given.chunk else "")
-        + given.profile * ", profile"
+        (f"{model}, " if model != DEFAULT else "")
+        + f"batch {args.batch}"
+        + (f", chunk {args.chunk}" if args.chunk else "")
+        + args.profile * ", profile"
     )
     save(
-        given.json or results_file(),
+        args.json or results_file(),
         {name: rounded({"machine": about, "corpus": corpus, "results": results})},
     )
 

@@ -80,8 +80,8 @@ def labelled(count: int) -> Iterator[str]:
 def llm_rows(count: int) -> Iterator[str]:
     """Yield LLM rows of every fiftieth sentence, as JSON lines."""
     for sentence in islice(sentences(count), None, None, 50):
-        others = {"positive": "The same.", "intermediate": "Alike.", "negative": "Another."}
-        words = {name: f"{other} {sentence[:-20]}" for name, other in others.items()}
+        prefixes = {"positive": "The same.", "intermediate": "Alike.", "negative": "Another."}
+        words = {name: f"{prefix} {sentence[:-20]}" for name, prefix in prefixes.items()}
         yield json.dumps({"anchor": sentence, **words})
 
 
@@ -172,9 +172,11 @@ def memory_of(pid: int) -> float:
     """Return the memory of a process and its children without the pages of files, in MiB."""
     with contextlib.suppress(OSError):  # it has just ended
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-        own = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss_Anon"))
+        anonymous = next(
+            int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss_Anon")
+        )
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-        return own + sum(memory_of(int(child)) for child in children)
+        return anonymous + sum(memory_of(int(child)) for child in children)
     return 0.0
 
 
@@ -204,26 +206,26 @@ def run(
     return {**json.loads(out.splitlines()[-1]), "peak_mib": peak}
 
 
-def bench(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def bench(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Measure each number of rows of each data set and side, first without and then with its
     cache.
     """
-    with tempfile.TemporaryDirectory(dir=given.folder) as there:
-        for data, count in product(given.data, given.rows):
-            files = write(data, count, Path(there))
+    with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
+        for data, count in product(args.data, args.rows):
+            files = write(data, count, Path(scratch))
             time.sleep(3)  # the state of a file that was just written is not remembered
-            for side in given.sides if data == "sentences" else ("ours",):
+            for side in args.sides if data == "sentences" else ("ours",):
                 for cached in (False, True):
-                    found = run(
+                    measurement = run(
                         side,
                         data,
                         files,
-                        f"{there}/{side}",
-                        encoder=given.encoder,
-                        batch_size=given.batch_size,
+                        f"{scratch}/{side}",
+                        encoder=args.encoder,
+                        batch_size=args.batch_size,
                     )
                     case = {"side": side, "data": data, "sentences": count, "cached": cached}
-                    yield case | found
+                    yield case | measurement
 
             for file in files.values():
                 file.unlink()
@@ -233,18 +235,18 @@ def rows_of(cases: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each case: its memory and seconds also above those of the fewest rows."""
     base: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for case in cases:
-        few = base.setdefault((case["side"], case["data"], case["cached"]), case)
-        above = [case[key] - few[key] for key in ("peak_mib", "first_batch_seconds")]
+        smallest = base.setdefault((case["side"], case["data"], case["cached"]), case)
+        above = [case[key] - smallest[key] for key in ("peak_mib", "first_batch_seconds")]
         yield (
             NAMES[case["side"]],
             case["data"],
             f"{case['sentences']:,}",
             "read" if case["cached"] else "filled",
             f"{case['first_batch_seconds']:,.1f}",
-            f"{above[1]:,.1f}" if case is not few else "",
+            f"{above[1]:,.1f}" if case is not smallest else "",
             f"{case['batch_ms']:.2f}",
             f"{case['peak_mib']:,.0f}",
-            f"{above[0]:,.0f}" if case is not few else "",
+            f"{above[0]:,.0f}" if case is not smallest else "",
         )
 
 
@@ -263,12 +265,12 @@ def main() -> None:
         "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
     )
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        sys.stdout.write(f"{json.dumps(measure(*given.measure))}\n")
+    args = parser.parse_args()
+    if args.measure:
+        sys.stdout.write(f"{json.dumps(measure(*args.measure))}\n")
         return
     about = environment() | {"load": os.getloadavg()[0]}
-    cases = list(bench(given))
+    cases = list(bench(args))
     heads = ("rows", "cache", "first batch s", "above", "a batch ms", "peak MiB", "above")
     table = Table("side", "data", *heads)
     for cells in rows_of(cases):
@@ -276,7 +278,7 @@ def main() -> None:
     out = Console(width=max(110, Console().width), highlight=False)
     goal = f"{GOAL_MIB} MiB, and from the cache {GOAL_SECONDS} s, above the fewest rows"
     out.print(table, f"goal for any number of rows: at most {goal}")
-    given.json.write_text(json.dumps({"environment": about, "cases": cases}, indent=1) + "\n")
+    args.json.write_text(json.dumps({"environment": about, "cases": cases}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

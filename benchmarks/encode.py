@@ -52,8 +52,8 @@ def encoder(side: str, folder: str, precision: str) -> Callable[[list[str]], Any
 
     from sentence_transformers import SentenceTransformer
 
-    other = SentenceTransformer(folder, model_kwargs={"dtype": precision})
-    return lambda texts: other.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    baseline = SentenceTransformer(folder, model_kwargs={"dtype": precision})
+    return lambda texts: baseline.encode(texts, normalize_embeddings=True, show_progress_bar=False)
 
 
 def measure(side: str, folder: str, precision: str, file: str) -> None:
@@ -63,8 +63,8 @@ def measure(side: str, folder: str, precision: str, file: str) -> None:
     encode = encoder(side, folder, precision)
     encode(texts[:64])
     speed = len(texts) / seconds_of(lambda: encode(texts))
-    found = {"sentences_per_second": speed, "peak_mib": highest_resident() / MIB}
-    sys.stdout.write(json.dumps(found) + "\n")
+    measurement = {"sentences_per_second": speed, "peak_mib": highest_resident() / MIB}
+    sys.stdout.write(json.dumps(measurement) + "\n")
 
 
 # In the process of the command --------------------------------------------------------------------
@@ -92,10 +92,10 @@ def _of_inli(count: int, draw: random.Random) -> list[str]:
 
     rows = read_corpus("inli", "train", os.environ.get("LIGHTNING_CSE_DATA") or sample_dir())
     columns = [rows[name] for name in ("premise", *INLI_HYPOTHESES)]
-    found = list(dict.fromkeys(text for column in columns for text in column if text))
-    draw.shuffle(found)
+    texts = list(dict.fromkeys(text for column in columns for text in column if text))
+    draw.shuffle(texts)
 
-    return list(islice(cycle(found), count))
+    return list(islice(cycle(texts), count))
 
 
 LENGTHS = {"inli": "INLI", "equal": "32 tokens", "long": "long-tailed"}
@@ -104,25 +104,27 @@ LENGTHS = {"inli": "INLI", "equal": "32 tokens", "long": "long-tailed"}
 def run(*arguments: str) -> dict[str, float]:
     """Measure in a process of its own."""
     command = [sys.executable, __file__, "--measure", *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}: {process.stdout}{process.stderr}")
 
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    measurement: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
 
-    return found
+    return measurement
 
 
 def compare(folder: str, precision: str, file: str, repetitions: int) -> dict[str, Measured]:
     """Return the repetitions of both sides, and the ratios of those next to each other."""
     result: dict[str, Measured] = {}
     for repetition in range(repetitions):
-        found = {side: run(side, folder, precision, file) for side in SIDES[:: (-1) ** repetition]}
+        by_side = {
+            side: run(side, folder, precision, file) for side in SIDES[:: (-1) ** repetition]
+        }
         for key in ("sentences_per_second", "peak_mib"):
             for side in SIDES:
-                result.setdefault(f"{key} {side}", Measured()).values.append(found[side][key])
+                result.setdefault(f"{key} {side}", Measured()).values.append(by_side[side][key])
 
-            ratio = found["ours"][key] / found["theirs"][key]
+            ratio = by_side["ours"][key] / by_side["theirs"][key]
             result.setdefault(f"{key} ratio", Measured()).values.append(ratio)
 
     return result
@@ -143,30 +145,32 @@ def main() -> None:
     add("--lengths", nargs="+", choices=LENGTHS, default=list(LENGTHS))
     add("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     add("--json", type=Path, metavar="FILE", default=results_file())
-    given = parser.parse_args()
+    args = parser.parse_args()
     about = machine()
-    title = f"sentences a second, median (range) of {given.repetitions}"
+    title = f"sentences a second, median (range) of {args.repetitions}"
     names = ("", "precision", *SIDES, "ratio", *(f"MiB, {side}" for side in SIDES))
     table = Table(*names, title=title, title_justify="left")
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as there:
-        folder = f"{there}/exported"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = f"{scratch}/exported"
         export = ("-m", "lightning_cse.export", "--model", "minilm_l6", "--to", folder)
         subprocess.run([sys.executable, *export], check=True, capture_output=True)
-        for lengths in given.lengths:
-            file = Path(there, f"{lengths}.json")
-            file.write_text(json.dumps(sentences(lengths, given.sentences)), encoding="utf-8")
-            for precision in given.precision:
-                found = compare(folder, precision, str(file), given.repetitions)
-                speeds = [found[f"sentences_per_second {what}"] for what in (*SIDES, "ratio")]
-                memory = [found[f"peak_mib {side}"] for side in SIDES]
+        for lengths in args.lengths:
+            file = Path(scratch, f"{lengths}.json")
+            file.write_text(json.dumps(sentences(lengths, args.sentences)), encoding="utf-8")
+            for precision in args.precision:
+                measurements = compare(folder, precision, str(file), args.repetitions)
+                speeds = [
+                    measurements[f"sentences_per_second {column}"] for column in (*SIDES, "ratio")
+                ]
+                memory = [measurements[f"peak_mib {side}"] for side in SIDES]
                 table.add_row(LENGTHS[lengths], precision, *map(str, (*speeds, *memory)))
-                values = {name: measured.values for name, measured in found.items()}
+                values = {name: measured.values for name, measured in measurements.items()}
                 results.setdefault(lengths, {})[precision] = values
 
     Console(width=max(120, Console().width), highlight=False).print(table)
-    about |= {"sentences": given.sentences}
-    save(given.json, {"encode": rounded({"machine": about, "results": results})})
+    about |= {"sentences": args.sentences}
+    save(args.json, {"encode": rounded({"machine": about, "results": results})})
 
 
 if __name__ == "__main__":

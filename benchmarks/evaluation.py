@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, help="steps between evaluations (default: eval_every)")
     parser.add_argument("overrides", nargs="*", help="a run to train now, as for the command train")
     options = parser.parse_args()
-    found = defaultdict(list)
+    timings = defaultdict(list)
     for record, first, evaluation in _trained(options.overrides) if options.overrides else _kept():
         step = record["seconds"]["training"] / record["steps"]
         config = record["decisive"]["config"]
@@ -53,13 +53,13 @@ def main() -> None:
         batch = config["data"]["batch_size"]
         key = (record["name"], record["encoder"]["name"], batch, machine, every)
         share = evaluation / (evaluation + every * step)
-        found[key].append((first, evaluation, step, share))
+        timings[key].append((first, evaluation, step, share))
 
     table = Table(*COLUMNS, *MEASURED)
-    for (*key, every), values in sorted(found.items()):
+    for (*key, every), values in sorted(timings.items()):
         first, *seconds, share = map(statistics.median, zip(*values, strict=True))
-        shown = [f"{number:.3g}" for number in (first, *seconds)]
-        table.add_row(*map(str, key), str(len(values)), str(every), *shown, f"{share:.1%}")
+        cells = [f"{number:.3g}" for number in (first, *seconds)]
+        table.add_row(*map(str, key), str(len(values)), str(every), *cells, f"{share:.1%}")
 
     Console(width=140).print(table)
 

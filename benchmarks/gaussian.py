@@ -116,19 +116,19 @@ def measure_memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[
     reset = forget_highest_resident()
     before = highest_resident()
     work(side)
-    how = (
+    source = (
         "VmHWM, reset before"
         if reset
         else "rise of the process's peak, which misses what lies below an earlier peak"
     )
-    return {"bytes": highest_resident() - before, "how": how}
+    return {"bytes": highest_resident() - before, "how": source}
 
 
 def memory(side: str, n: int, d: int, reduce: str, passes: str) -> dict[str, Any]:
     """Run `measure_memory` in a fresh process."""
     command = [sys.executable, __file__, "--memory", side, str(n), str(d), reduce, passes]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    result: dict[str, Any] = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    result: dict[str, Any] = json.loads(process.stdout)
     return result
 
 
@@ -195,18 +195,18 @@ def main() -> None:
         "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
     )
     parser.add_argument("--memory", nargs=5, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    args = parser.parse_args()
     out = Console(width=max(120, Console().width), highlight=False)
-    if given.memory:
-        side, n, d, reduce, passes = given.memory
+    if args.memory:
+        side, n, d, reduce, passes = args.memory
         out.print(json.dumps(measure_memory(side, int(n), int(d), reduce, passes)), soft_wrap=True)
         return
-    if given.repetitions < 1:
+    if args.repetitions < 1:
         parser.error("--repetitions: at least 1")
     about = environment() | {"load": os.getloadavg()[0]}
-    rows = bench(given.repetitions)
-    show(rows, given.repetitions, out)
-    given.json.write_text(json.dumps({"environment": about, "cases": rows}, indent=2) + "\n")
+    rows = bench(args.repetitions)
+    show(rows, args.repetitions, out)
+    args.json.write_text(json.dumps({"environment": about, "cases": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class CountingServer(ChatServer):
 
 def key(messages: list[dict[str, str]]) -> int:
     """Return a key that identifies a request."""
-    return hash(tuple((each["role"], each["content"]) for each in messages))
+    return hash(tuple((message["role"], message["content"]) for message in messages))
 
 
 def plan(body: dict[str, Any], nth: int) -> str | None:
@@ -111,9 +111,9 @@ def answer(body: dict[str, Any]) -> str:
         )
     if "fewer details" in system:
         return " ".join(words[: max(1, len(words) // 2)]) + "."
-    first, rest = words[0], words[1:]
+    first, tail = words[0], words[1:]
     mark = "indeed" if len(words) % 2 else "then"
-    return " ".join([*rest[::-1], first.lower(), mark]).capitalize() + "."
+    return " ".join([*tail[::-1], first.lower(), mark]).capitalize() + "."
 
 
 def sentences(count: int) -> Iterator[str]:
@@ -137,28 +137,28 @@ class Memory:
             status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         except OSError:
             return
-        held = next(
+        resident = next(
             (line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")), None
         )
-        if held is not None:
-            self.seen.append((share, int(held) / 1024))
+        if resident is not None:
+            self.seen.append((share, int(resident) / 1024))
 
     def at(self, low: float, high: float) -> float | None:
         """Return the peak in MiB while the share was between these bounds."""
-        return max((held for share, held in self.seen if low <= share < high), default=None)
+        return max((memory for share, memory in self.seen if low <= share < high), default=None)
 
 
 def kept(cache: Path) -> Counter[int]:
     """Return the number of replies in the cache, by the key of their request."""
     if not cache.is_file():
         return Counter()
-    found: Counter[int] = Counter()
+    replies: Counter[int] = Counter()
     with sqlite3.connect(f"file:{cache}?mode=ro", uri=True) as connection:
         standing = dict(connection.execute("SELECT digest, messages FROM standing"))
         for digest, last in connection.execute("SELECT standing, last FROM replies"):
             pairs = [*json.loads(standing[digest]), json.loads(last)]
-            found[hash(tuple((role, text) for role, text in pairs))] += 1
-    return found
+            replies[hash(tuple((role, text) for role, text in pairs))] += 1
+    return replies
 
 
 def bench(n: int, scratch: Path) -> dict[str, Any]:
@@ -177,12 +177,14 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
             seconds += time.perf_counter() - begun
             if (kill is None) != (code == 0):
                 sys.exit(f"the command ended with {code}; see {scratch / 'log.txt'}")
-            now = kept(cache)
+            cached = kept(cache)
             # A request with only one reply had none rejected, so there was no reason to repeat it.
             asked_again += sum(
-                server.asked[each] - before[each] for each in finished if now[each] == 1
+                server.asked[request] - before[request]
+                for request in finished
+                if cached[request] == 1
             )
-            lost.append(sum(server.done.values()) - now.total())
+            lost.append(sum(server.done.values()) - cached.total())
         calls, faults = sum(server.asked.values()), dict(server.faults.most_common())
     rows = [
         json.loads(line)

@@ -51,26 +51,26 @@ TRIPLETS = {"length": 32, "devices": 64}
 # In the process of a point ------------------------------------------------------------------------
 
 
-def point(side: str, what: dict[str, Any]) -> None:
+def point(side: str, spec: dict[str, Any]) -> None:
     """Measure one point and print it; run it in a process of its own."""
     silence()
-    if "read" in what:
+    if "read" in spec:
         from theirs import read_theirs
 
-        speed = what["count"] / read_theirs(what["read"], what["folder"], 64)
+        speed = spec["count"] / read_theirs(spec["read"], spec["folder"], 64)
     elif side == "ours":
         from ours import simcse, train_ours
 
-        speed = what["sentences"] / train_ours(simcse(Size(**what["size"]), *what["overrides"]))[0]
+        speed = spec["sentences"] / train_ours(simcse(Size(**spec["size"]), *spec["overrides"]))[0]
     else:
         from theirs import train_theirs
 
         rows = [
-            json.loads(line) for line in Path(what["file"]).read_text(encoding="utf-8").splitlines()
+            json.loads(line) for line in Path(spec["file"]).read_text(encoding="utf-8").splitlines()
         ]
         columns = {role: [row[role] for row in rows] for role in ROLES}
-        speed = what["sentences"] / train_theirs(columns, **what["theirs"])[0]
-    peak = torch.cuda.max_memory_allocated() if ON_GPU and "size" in what else highest_resident()
+        speed = spec["sentences"] / train_theirs(columns, **spec["theirs"])[0]
+    peak = torch.cuda.max_memory_allocated() if ON_GPU and "size" in spec else highest_resident()
     sys.stdout.write(json.dumps({"sentences_per_second": speed, "peak_mib": peak / MIB}) + "\n")
 
 
@@ -80,18 +80,18 @@ def point(side: str, what: dict[str, Any]) -> None:
 def run(command: list[str], **variables: str) -> dict[str, Any]:
     """Run a Python command; return the combined results that its processes print."""
     env = os.environ | variables
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *command], check=False, capture_output=True, text=True, env=env
     )
-    found: list[dict[str, Any]] = [
-        json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", done.stdout)
+    results: list[dict[str, Any]] = [
+        json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", process.stdout)
     ]
-    if done.returncode or not found:
-        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
-    return found[0] | {"peak_mib": sum(each["peak_mib"] for each in found)}
+    if process.returncode or not results:
+        sys.exit(f"{' '.join(command)}: {process.stdout}{process.stderr}")
+    return results[0] | {"peak_mib": sum(result["peak_mib"] for result in results)}
 
 
-def measured(side: str, what: dict[str, Any], devices: int = 1) -> dict[str, Any]:
+def measured(side: str, spec: dict[str, Any], devices: int = 1) -> dict[str, Any]:
     """Measure a point in separate processes; return sentences per second, and the memory of all of
     them.
     """
@@ -102,21 +102,23 @@ def measured(side: str, what: dict[str, Any], devices: int = 1) -> dict[str, Any
     )
     threads = max(1, torch.get_num_threads() // devices)
     return run(
-        [*several, __file__, "--point", side, json.dumps(what)], OMP_NUM_THREADS=str(threads)
+        [*several, __file__, "--point", side, json.dumps(spec)], OMP_NUM_THREADS=str(threads)
     )
 
 
-def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
+def training(
+    axis: str, x: int, args: argparse.Namespace, scratch: str
+) -> dict[str, dict[str, Any]]:
     """Return the results of both sides at a training point, on the rows of one file."""
     from ours import for_theirs, sentences_of, simcse
 
     batch = x if axis == "batch" else TRIPLETS[axis]
-    size = Size(given.precision, given.steps or max(3, 2 + 256 // batch), batch, given.chunk)
+    size = Size(args.precision, args.steps or max(3, 2 + 256 // batch), batch, args.chunk)
     columns = made_up(x, size.steps * batch) if axis == "length" else sentences_of(simcse(size))
     rows = islice(
         cycle(zip(*columns.values(), strict=True)), size.steps * batch
     )  # the sample corpus is small
-    file = Path(there, "rows.jsonl")
+    file = Path(scratch, "rows.jsonl")
     file.write_text(
         "".join(json.dumps(dict(zip(ROLES, row, strict=True))) + "\n" for row in rows),
         encoding="utf-8",
@@ -130,14 +132,14 @@ def training(axis: str, x: int, given: argparse.Namespace, there: str) -> dict[s
     several = (
         [f"trainer.devices={x}", "trainer.strategy=ddp"] if axis == "devices" and x > 1 else []
     )
-    what = {
+    spec = {
         "size": vars(size),
         "overrides": [*overrides, *several],
         "file": str(file),
         "theirs": for_theirs(simcse(size, *overrides)),
         "sentences": batch * len(ROLES),
     }
-    return {side: measured(side, what, x if axis == "devices" else 1) for side in given.sides}
+    return {side: measured(side, spec, x if axis == "devices" else 1) for side in args.sides}
 
 
 def made_up(tokens: int, count: int) -> dict[str, list[str]]:
@@ -151,56 +153,56 @@ def made_up(tokens: int, count: int) -> dict[str, list[str]]:
     }
 
 
-def reading(x: int, given: argparse.Namespace, there: str) -> dict[str, dict[str, Any]]:
+def reading(x: int, args: argparse.Namespace, scratch: str) -> dict[str, dict[str, Any]]:
     """Return the results of both sides at a point of the data path; ours also with cached
     tokens.
     """
     from ours import config_of, for_theirs
 
-    file, found = Path(there) / f"{x}.txt", {}
+    file, results = Path(scratch) / f"{x}.txt", {}
     with file.open("w", encoding="utf-8") as out:
         out.writelines(f"{sentence}\n" for sentence in sentences(x))
-    for series in ("ours", "ours, tokens cached") if "ours" in given.sides else ():
-        case = run_data("ours", "sentences", {"data.train": file}, f"{there}/cache")
+    for series in ("ours", "ours, tokens cached") if "ours" in args.sides else ():
+        case = run_data("ours", "sentences", {"data.train": file}, f"{scratch}/cache")
         seconds = case["first_batch_seconds"] + x / 64 * case["batch_ms"] / 1000
-        found[series] = {"sentences_per_second": x / seconds, "peak_mib": case["peak_mib"]}
-    if "theirs" in given.sides:
+        results[series] = {"sentences_per_second": x / seconds, "peak_mib": case["peak_mib"]}
+    if "theirs" in args.sides:
         folder = for_theirs(config_of("simcse_inli", Size("float32", 2, 2)))["folder"]
-        found["theirs"] = measured("theirs", {"read": str(file), "folder": folder, "count": x})
-    return found
+        results["theirs"] = measured("theirs", {"read": str(file), "folder": folder, "count": x})
+    return results
 
 
 def draw(curves: dict[str, Any], title: str, path: Path) -> None:
     """Draw all curves: sentences per second above, memory below."""
     from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
 
-    shown = [axis for axis in AXES if axis in curves]
+    axes = [axis for axis in AXES if axis in curves]
     every = sorted(
-        {series for axis in shown for series in curves[axis]},
+        {series for axis in axes for series in curves[axis]},
         key=lambda name: (name == "theirs", name),
     )
     with plot_style():
-        panels = (figure := blank_figure(3.2 * len(shown), 5.4)).subplots(
-            2, len(shown), squeeze=False
+        panels = (figure := blank_figure(3.2 * len(axes), 5.4)).subplots(
+            2, len(axes), squeeze=False
         )
         lines = {}
         for (column, axis), (row, (key, label)) in product(
-            enumerate(shown), enumerate(MEASURED.items())
+            enumerate(axes), enumerate(MEASURED.items())
         ):
             panel = panels[row][column]
-            for series, found in curves[axis].items():
+            for series, curve in curves[axis].items():
                 colour = "0.45" if series == "theirs" else series_look(every.index(series))[0]
-                points = sorted((int(x), values[key]) for x, values in found.items())
+                points = sorted((int(x), values[key]) for x, values in curve.items())
                 look = "--" if series == "theirs" else "-"
                 (lines[series],) = panel.plot(
                     *zip(*points, strict=True), marker="o", color=colour, linestyle=look
                 )
             panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
             highest = max(
-                values[key] for found in curves[axis].values() for values in found.values()
+                values[key] for curve in curves[axis].values() for values in curve.values()
             )
             panel.set_ylim(0, 1.1 * highest)
-            ticks = sorted({int(x) for found in curves[axis].values() for x in found})
+            ticks = sorted({int(x) for curve in curves[axis].values() for x in curve})
             panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
             panel.minorticks_off()
         named = [name.replace("theirs", "sentence-transformers") for name in every]
@@ -242,38 +244,38 @@ def main() -> None:
     parser.add_argument(
         "--figure", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".png")
     )
-    given = parser.parse_args()
+    args = parser.parse_args()
     about = machine()
-    curves: dict[str, Any] = saved(given.json).get("growth", {}).get("curves", {})
-    for axis, x in [point for name in AXES for point in product([name], getattr(given, name))]:
+    curves: dict[str, Any] = saved(args.json).get("growth", {}).get("curves", {})
+    for axis, x in [point for name in AXES for point in product([name], getattr(args, name))]:
         cases: dict[str, list[dict[str, Any]]] = {}
-        for _ in range(given.repetitions):
-            with tempfile.TemporaryDirectory() as there:
-                found = (reading if axis == "rows" else partial(training, axis))(x, given, there)
-            for series, case in found.items():
-                chunked = f", chunk {given.chunk}" if given.chunk and axis != "rows" else ""
+        for _ in range(args.repetitions):
+            with tempfile.TemporaryDirectory() as scratch:
+                results = (reading if axis == "rows" else partial(training, axis))(x, args, scratch)
+            for series, case in results.items():
+                chunked = f", chunk {args.chunk}" if args.chunk and axis != "rows" else ""
                 cases.setdefault(series + chunked, []).append(case)
-            given.sides.reverse()
-        for series, each in sorted(cases.items()):
-            middle = {key: statistics.median(case[key] for case in each) for key in MEASURED}
-            at = {"load": round(os.getloadavg()[0], 2), "precision": given.precision}
+            args.sides.reverse()
+        for series, repetitions in sorted(cases.items()):
+            middle = {key: statistics.median(case[key] for case in repetitions) for key in MEASURED}
+            at = {"load": round(os.getloadavg()[0], 2), "precision": args.precision}
             curves.setdefault(axis, {}).setdefault(series, {})[str(x)] = rounded(middle, 4) | at
             speed, memory = (f"{value:,.0f} {MEASURED[key]}" for key, value in middle.items())
             sys.stdout.write(f"{axis} {x:,}, {series}: {speed}; {memory}; load {at['load']}\n")
             sys.stdout.flush()
-        save(given.json, {"growth": {"machine": about, "curves": curves}})
+        save(args.json, {"growth": {"machine": about, "curves": curves}})
     points = [
         values
-        for found in curves.values()
-        for series in found.values()
+        for by_series in curves.values()
+        for series in by_series.values()
         for values in series.values()
     ]
-    loads, kinds = ({values[key] for values in points} for key in ("load", "precision"))
+    loads, precisions = ({values[key] for values in points} for key in ("load", "precision"))
     where = about.get("gpu") or f"{about['machine']['cpu']}, {about['threads']} threads"
     draw(
         curves,
-        f"MiniLM, {' and '.join(sorted(kinds))}; {where}; load {min(loads)} to {max(loads)}",
-        given.figure,
+        f"MiniLM, {' and '.join(sorted(precisions))}; {where}; load {min(loads)} to {max(loads)}",
+        args.figure,
     )
 
 

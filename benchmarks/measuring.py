@@ -130,8 +130,10 @@ def results_file() -> Path:
 
 def saved(file: Path) -> dict[str, Any]:
     """Return the content of a file of results."""
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return found
+    document: dict[str, Any] = (
+        json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    )
+    return document
 
 
 def save(file: Path, result: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ class LightningClock(Clock, pl.Callback):
 
 def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
     """Return the config of an experiment as the training command composes it."""
-    given = [
+    settings = [
         f"+experiment={experiment}",
         f"encoder={size.encoder}",
         *([f"+adapter={size.adapter}"] if size.adapter else []),
@@ -45,7 +45,7 @@ def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
         "trainer.max_epochs=1",
         *([] if os.environ.get("LIGHTNING_CSE_DATA") else ["paths=sample"]),
     ]
-    return compose("train", *given, *overrides)
+    return compose("train", *settings, *overrides)
 
 
 def simcse(size: Size, *overrides: str) -> DictConfig:

@@ -126,17 +126,17 @@ def cell(run: Run, task: str) -> str:
     """
     name, metric = METRICS[task]
     paths = (run.predictions / f"{prefix}{task}.parquet" for prefix in ("untrained-", ""))
-    both = [read_predictions(path) for path in paths]
+    predictions = [read_predictions(path) for path in paths]
 
-    count = len(both[0])
+    count = len(predictions[0])
     generator = np.random.default_rng(0)
     differences = []
     for _ in range(RESAMPLES):
         chosen = generator.integers(count, size=count)
-        before, after = (metric(columns.iloc[chosen]) for columns in both)
+        before, after = (metric(columns.iloc[chosen]) for columns in predictions)
         differences.append(100 * (after - before))
 
-    before, after = (100 * metric(columns) for columns in both)
+    before, after = (100 * metric(columns) for columns in predictions)
     low, high = np.percentile(differences, (2.5, 97.5))
 
     return f"{name} {before:.1f} → {after:.1f} ({low:+.1f} to {high:+.1f})"
@@ -159,8 +159,8 @@ def main() -> None:
     files = Files(options.runs.absolute() / f"files-{options.rows}", options.rows, options.tested)
     lines = ["| your data | encoder | the same kind, test | STS-B test |", "|---|---|---|---|"]
     for encoder in options.encoder:
-        for kind in options.kind:
-            title, experiment, make = KINDS[kind]
+        for corpus in options.kind:
+            title, experiment, make = KINDS[corpus]
             run = lightning_cse.train(
                 overrides=[
                     *(f"+experiment={experiment}", f"encoder={encoder}", "data=file"),
@@ -169,7 +169,7 @@ def main() -> None:
                     *options.set,
                 ]
             )
-            task = "own_nli" if kind == "triplets" else "own_pairs"
+            task = "own_nli" if corpus == "triplets" else "own_pairs"
             cells = [cell(Run.at(Path(run.path)), name) for name in (task, "own_sts")]
             lines.append(f"| {title}, {options.rows:,} rows | `{encoder}` | {' | '.join(cells)} |")
             sys.stdout.write(f"{lines[-1]}\n")

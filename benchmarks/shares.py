@@ -104,13 +104,13 @@ class Profile(pl.Callback):
         }
         seconds: Counter[str] = Counter({"tokens": self.waited})
         for event in events:
-            own = event.self_device_time_total if ON_GPU else event.self_cpu_time_total
-            seconds[kind_of(event, steps_of_loss)] += own / 1e6
+            self_time = event.self_device_time_total if ON_GPU else event.self_cpu_time_total
+            seconds[kind_of(event, steps_of_loss)] += self_time / 1e6
         seconds["Python"] = max(0.0, self.waited + self.computed - seconds.total())
         total = seconds.total()
         return {
-            kind: part / total
-            for kind, part in sorted(seconds.items(), key=lambda x: (x[0] in LAST, -x[1]))
+            operation: part / total
+            for operation, part in sorted(seconds.items(), key=lambda x: (x[0] in LAST, -x[1]))
         }
 
 
@@ -135,10 +135,10 @@ def kind_of(event: Any, steps_of_loss: set[int]) -> str:
         above = above.cpu_parent
     if event.name in MATRICES:
         return "matrix products"
-    for kind, parts in INSIDE.items():
+    for operation, parts in INSIDE.items():
         if any(part in name for part in parts for name in names):
-            return kind
-    return next((kind for kind, parts in OWN.items() if event.name in parts), "rest")
+            return operation
+    return next((operation for operation, parts in OWN.items() if event.name in parts), "rest")
 
 
 def matrix_rate(precision: str) -> float:

@@ -53,21 +53,20 @@ def main() -> None:
     out.print(
         f"a run until training starts: {before:.2f} s, {before - lightning:.2f} beyond the import"
     )
-    out.print(
-        f"a sweep's points, the first with the imports: {', '.join(f'{one:.2f}' for one in (first, *later))} s"
-    )
+    points = ", ".join(f"{seconds:.2f}" for seconds in (first, *later))
+    out.print(f"a sweep's points, the first with the imports: {points} s")
 
 
 def _seconds(command: list[str], label: str) -> list[float]:
-    done = subprocess.run(
+    process = subprocess.run(
         command, check=False, capture_output=True, text=True, env=os.environ | {CHILD: "1"}
     )
-    said = [
-        line.split() for line in done.stdout.splitlines() if line.startswith(f"{CHILD} {label} ")
+    lines = [
+        line.split() for line in process.stdout.splitlines() if line.startswith(f"{CHILD} {label} ")
     ]
-    if done.returncode or not (found := [float(words[2]) for words in said]):
-        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-    return found
+    if process.returncode or not (seconds := [float(words[2]) for words in lines]):
+        sys.exit(f"{' '.join(command)}\n{process.stdout}{process.stderr}")
+    return seconds
 
 
 def watched() -> int:

@@ -48,7 +48,7 @@ async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
         async with free:
             for role in writer.pattern.roles:
                 request = writer.request(role, written[role.reference])
-                messages = [{"role": who, "content": text} for who, text in request.messages]
+                messages = [{"role": role, "content": text} for role, text in request.messages]
                 reply = await client.chat.completions.create(
                     model=endpoint.model,
                     messages=messages,
@@ -98,11 +98,11 @@ def main() -> None:
     try:
         for turn in range(TURNS):
             generation = _generation(overrides, folder, turn)
-            other = generation.sentences[::-1][: generation.wanted]
+            sentences = generation.sentences[::-1][: generation.wanted]
             for name in totals:
                 start = time.perf_counter()
                 if name == "bare loop":
-                    totals[name] += asyncio.run(bare(generation.writer, other))
+                    totals[name] += asyncio.run(bare(generation.writer, sentences))
                 else:
                     totals[name] += ours(generation)
 
@@ -111,7 +111,7 @@ def main() -> None:
         shutil.rmtree(folder)
 
     rates = {
-        name: {what: round(3600 * count / seconds[name]) for what, count in counts.items()}
+        name: {counter: round(3600 * count / seconds[name]) for counter, count in counts.items()}
         for name, counts in totals.items()
     }
     document: dict[str, Any] = {

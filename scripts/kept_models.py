@@ -46,11 +46,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("places", nargs="*", choices=MODELS, default=list(MODELS))
-    for place in parser.parse_args().places:
-        paper, name = place.split("/")
+    parser.add_argument("models", nargs="*", choices=MODELS, default=list(MODELS))
+    for model in parser.parse_args().models:
+        paper, name = model.split("/")
         folder = experiments_dir() / paper / "kept" / name
-        keep(lightning_cse.train(MODELS[place]).path, folder)
+        keep(lightning_cse.train(MODELS[model]).path, folder)
         sys.stdout.write(f"{folder}\n")
 
 

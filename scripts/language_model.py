@@ -46,9 +46,9 @@ def build_llama_server(folder: Path) -> None:
             python=tools / "bin/python",
         )
         (path,) = archive.glob("*.tar.gz")
-        with tarfile.open(path) as packed, tempfile.TemporaryDirectory(dir=folder) as made:
-            packed.extractall(made, filter="data")
-            (unpacked,) = Path(made).iterdir()
+        with tarfile.open(path) as packed, tempfile.TemporaryDirectory(dir=folder) as unpacking:
+            packed.extractall(unpacking, filter="data")
+            (unpacked,) = Path(unpacking).iterdir()
             shutil.move(unpacked / "vendor/llama.cpp", source)
 
     cmake = tools / "bin/cmake"
@@ -57,8 +57,8 @@ def build_llama_server(folder: Path) -> None:
     features = Path("/proc/cpuinfo")
     if features.is_file() and " amx_tile" in features.read_text():
         # Code for this very processor would use AMX, which some virtual machines list and refuse.
-        known = ("AVX512", "AVX512_VBMI", "AVX512_VNNI")
-        options += ["-DGGML_NATIVE=OFF", *(f"-DGGML_{one}=ON" for one in known)]
+        extensions = ("AVX512", "AVX512_VBMI", "AVX512_VNNI")
+        options += ["-DGGML_NATIVE=OFF", *(f"-DGGML_{extension}=ON" for extension in extensions)]
 
     build = folder / "build"
     run(cmake, "-S", source, "-B", build, "-G", "Ninja", ninja, *options)
@@ -67,12 +67,12 @@ def build_llama_server(folder: Path) -> None:
 
 def install_python_server(folder: Path) -> None:
     """Install llama-cpp-python with its server, without libraries, into an environment."""
-    done = folder / "venv/.ready"
-    if not done.exists():
+    marker = folder / "venv/.ready"
+    if not marker.exists():
         say("llama_cpp.server: installing")
         package = f"llama-cpp-python[server]=={LLAMA_CPP}"
         environment(folder / "venv", package, "-C", "cmake.define.LLAMA_BUILD=OFF")
-        done.touch()
+        marker.touch()
 
 
 def environment(folder: Path, *arguments: str) -> Path:

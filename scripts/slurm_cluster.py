@@ -113,11 +113,11 @@ def cluster(folder: Path) -> Iterator[None]:
 
 def _ready() -> bool:
     """Whether a node can take a job."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True, check=False
     )
 
-    return any(state in done.stdout.split() for state in ("idle", "mixed", "allocated"))
+    return any(state in process.stdout.split() for state in ("idle", "mixed", "allocated"))
 
 
 def _wait(condition: Callable[[], bool], folder: Path) -> None:

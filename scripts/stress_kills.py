@@ -129,7 +129,7 @@ def stress(experiment: str, kills: int, folder: Path, generator: random.Random) 
     """Make a number of kills; return the experiment's row of the table."""
     process = Process(experiment, folder / "reference")
     start = process.wait_for("everything is written to")
-    rest = process.wait_for("record: ")
+    seconds = process.wait_for("record: ")
     if process.exit_code() != 0:
         sys.exit(f"{experiment} fails without a kill:\n{process.output}")
 
@@ -138,27 +138,27 @@ def stress(experiment: str, kills: int, folder: Path, generator: random.Random) 
     runs = different = 0
     while phases.total() < kills:
         runs += 1
-        place = folder / f"run{runs}"
+        run_folder = folder / f"run{runs}"
         is_killed = True
         while is_killed:
-            process = Process(experiment, place)
+            process = Process(experiment, run_folder)
             is_killed = phases.total() < kills
             if is_killed and generator.random() < BEFORE_TRAINING:
                 is_killed = process.kill_after(generator.uniform(0, start))
             elif is_killed:
                 process.wait_for("everything is written to")
-                is_killed = process.kill_after(generator.uniform(0, rest))
+                is_killed = process.kill_after(generator.uniform(0, seconds))
             if is_killed:
                 phases[process.phase()] += 1
 
         if process.exit_code() == 0:
-            messages = differences(place, reference)
+            messages = differences(run_folder, reference)
         else:
             messages = [f"exit code {process.exit_code()}: {process.output}"]
 
         different += bool(messages)
         for message in messages:
-            print(f"{place}: {message}", flush=True)
+            print(f"{run_folder}: {message}", flush=True)
 
     return experiment, *(phases[phase] for phase in PHASES), phases.total(), runs, different
 

@@ -75,11 +75,11 @@ def workspace(entity: str, project: str, dev: Sequence[str], test: Sequence[str]
     )
 
     sections = []
-    for name, some in charts.items():
-        columns = 2 if len(some) in {2, 4} else 3  # no empty places in a row
-        grid = ws.SectionLayoutSettings(columns=columns, rows=-(-len(some) // columns))
+    for name, metrics in charts.items():
+        columns = 2 if len(metrics) in {2, 4} else 3  # no empty places in a row
+        grid = ws.SectionLayoutSettings(columns=columns, rows=-(-len(metrics) // columns))
         sections.append(
-            ws.Section(name=name, panels=_panels(some), is_open=True, layout_settings=grid)
+            ws.Section(name=name, panels=_panels(metrics), is_open=True, layout_settings=grid)
         )
 
     return ws.Workspace(
