@@ -2,11 +2,11 @@
 ``data=file``, against the untrained encoder.
 
     python benchmarks/own_data.py           # MiniLM: about half an hour on two cores
-    python benchmarks/own_data.py --encoder minilm_l6 mpnet_base --rows 1000 --write
+    python benchmarks/own_data.py --encoder minilm_l6 mpnet_base --rows 1000 300 --tested 500 200
 
 It needs the corpora under LIGHTNING_CSE_DATA; mpnet_base is read from LIGHTNING_CSE_ENCODERS, or
-the hub. Finished runs are kept in the folder of ``--runs``. ``--write`` puts the table into
-docs/data.md.
+the hub, and trained in bfloat16 where the machine multiplies it fast. Finished runs are kept in the
+folder of ``--runs``. ``--write`` puts the table into docs/data.md.
 """
 
 import argparse
@@ -32,6 +32,9 @@ PAIR: Final = ("anchor", "positive")
 LABELLED: Final = ("premise", "hypothesis", "label")
 SCORED: Final = ("sentence1", "sentence2", "score")
 TRIPLETS: Final = ("snli_sample/train", "snli_sample/extra", "snli_counterfactual/original_train")
+
+SETTINGS: Final = {"mpnet_base": ("trainer.precision=auto",)}
+"""Overrides by encoder."""
 
 METRICS: Final[dict[str, tuple[str, Callable[[Any], float]]]] = {
     "own_pairs": ("MRR@10", lambda rows: reciprocal_rank_at(rows["rank"], 10)),
@@ -148,17 +151,32 @@ def main() -> None:
     parser.add_argument("--encoder", nargs="+", default=["minilm_l6"])
     parser.add_argument("--kind", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument(
-        "--rows", type=int, default=1000, help="training rows; twice as many sentences"
+        "--rows",
+        type=int,
+        nargs="+",
+        default=[1000],
+        help="training rows, of all encoders or of each; twice as many sentences",
     )
-    parser.add_argument("--tested", type=int, default=500, help="rows of dev and of test")
+    parser.add_argument(
+        "--tested",
+        type=int,
+        nargs="+",
+        default=[500],
+        help="rows of dev and of test, of all encoders or of each",
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs/own_data"))
     parser.add_argument("--write", action="store_true", help="put the table into docs/data.md")
     parser.add_argument("--set", nargs="+", default=[], help="further overrides")
     options = parser.parse_args()
 
-    files = Files(options.runs.absolute() / f"files-{options.rows}", options.rows, options.tested)
+    count = len(options.encoder)
+    sizes = (
+        numbers * count if len(numbers) == 1 else numbers
+        for numbers in (options.rows, options.tested)
+    )
     lines = ["| your data | encoder | the same kind, test | STS-B test |", "|---|---|---|---|"]
-    for encoder in options.encoder:
+    for encoder, rows, tested in zip(options.encoder, *sizes, strict=True):
+        files = Files(options.runs.absolute() / f"files-{rows}", rows, tested)
         for corpus in options.kind:
             title, experiment, make = KINDS[corpus]
             run = lightning_cse.train(
@@ -166,12 +184,14 @@ def main() -> None:
                     *(f"+experiment={experiment}", f"encoder={encoder}", "data=file"),
                     *(*make(files), f"own.sts={files.sts}"),
                     *("logger=csv", "figures=false", f"paths.runs_dir={options.runs}"),
+                    *SETTINGS.get(encoder, ()),
                     *options.set,
                 ]
             )
             task = "own_nli" if corpus == "triplets" else "own_pairs"
             cells = [cell(Run.at(Path(run.path)), name) for name in (task, "own_sts")]
-            lines.append(f"| {title}, {options.rows:,} rows | `{encoder}` | {' | '.join(cells)} |")
+            number = 2 * rows if corpus == "sentences" else rows
+            lines.append(f"| {title}, {number:,} rows | `{encoder}` | {' | '.join(cells)} |")
             sys.stdout.write(f"{lines[-1]}\n")
 
     table = "\n".join([*lines, ""])

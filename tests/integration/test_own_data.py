@@ -39,7 +39,7 @@ def test_the_table_has_a_row_for_each_kind_of_rows(tmp_path, repository):
     assert [(row["rows"], row["metric"]) for row in rows] == [
         ("12", "MRR@10"),
         ("12", "AUC"),
-        ("12", "MRR@10"),
+        ("24", "MRR@10"),
     ]
     assert len({row["title"] for row in rows}) == 3
     assert docs.read_bytes() == written
