@@ -39,13 +39,13 @@ def repository():
 @pytest.fixture(scope="session")
 def real_data():
     """The folder of the official corpora; without one, the test is skipped."""
-    given = os.environ.get("LIGHTNING_CSE_DATA")
-    if not given:
+    variable = os.environ.get("LIGHTNING_CSE_DATA")
+    if not variable:
         pytest.skip("needs the official corpora, and LIGHTNING_CSE_DATA is not set")
 
-    folder = Path(given).expanduser().resolve()
+    folder = Path(variable).expanduser().resolve()
     if not folder.is_dir():
-        pytest.fail(f"LIGHTNING_CSE_DATA is {given}, which is no folder")
+        pytest.fail(f"LIGHTNING_CSE_DATA is {variable}, which is no folder")
 
     return folder
 

@@ -183,8 +183,8 @@ def save_kind(name, folder, **changes):
     """Save a random model of a kind, with changes to its config, and its tokenizer, with
     save_pretrained.
     """
-    kind = (KINDS | DECODERS)[name]
-    tokenizer = kind.tokenizer()
+    spec = (KINDS | DECODERS)[name]
+    tokenizer = spec.tokenizer()
     ids = {
         f"{which}_token_id": getattr(tokenizer, f"{which}_token_id")
         for which in ("pad", "cls", "sep")
@@ -193,7 +193,7 @@ def save_kind(name, folder, **changes):
     if name in DECODERS:
         ids = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
 
-    config = kind.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | kind.own | changes)
+    config = spec.config(**SIZES | {"vocab_size": len(tokenizer)} | ids | spec.own | changes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         hf.AutoModel.from_config(config).save_pretrained(folder)

@@ -111,10 +111,10 @@ class Difference(Numbers):
     entailment_score = similarity
 
 
-def untrained(kind, *, encoder=None, **options):
+def untrained(method, *, encoder=None, **options):
     """Return a loaded model with random layers; the two parts of a bi-encoder differ."""
     torch.manual_seed(0)
-    model = kind(encoder or tiny_encoder(max_length=48), **options).eval()
+    model = method(encoder or tiny_encoder(max_length=48), **options).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.startswith("implicit_"):

@@ -114,10 +114,10 @@ def copies(method, batch):
             role: replace(tokens, ids=fakes.from_tensor(tokens.ids).to(DEVICE))
             for role, tokens in batch["roles"].items()
         }
-        with Copies() as seen:
+        with Copies() as recorder:
             method.training_step({"roles": roles, **moved}, 0)["loss"].backward()
 
-    return seen.lines
+    return recorder.lines
 
 
 def main():

@@ -63,11 +63,11 @@ def environment(folder, runs="runs"):
 
 def outcome(run):
     """Return all that a run leaves, except costs: its record, curves, files and checkpoints."""
-    files = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
-    left = {
+    names = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*"))
+    outputs = {
         "record": {key: value for key, value in run.read().items() if key not in COSTS},
         "curves": run.curves_path.read_text(),
-        "files": files,
+        "files": names,
     }
 
     for name in ("best", "last"):
@@ -77,20 +77,20 @@ def outcome(run):
             timing.pop(name_of_time, None)
 
         checkpoint.pop("loops", None)  # Lightning's counts; if they matter, the rest differs too
-        left[name] = checkpoint
+        outputs[name] = checkpoint
 
     for path in run.predictions.iterdir():
-        left[path.name] = path.read_bytes()
+        outputs[path.name] = path.read_bytes()
 
-    return left
+    return outputs
 
 
 def leaves(value, where=""):
     """Yield place and value of everything in nested mappings and sequences."""
     if isinstance(value, dict | list | tuple):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, each in items:
-            yield from leaves(each, f"{where}/{key}")
+        for key, item in items:
+            yield from leaves(item, f"{where}/{key}")
     else:
         yield where, repr(value.tolist() if isinstance(value, torch.Tensor) else value)
 
@@ -98,7 +98,7 @@ def leaves(value, where=""):
 def assert_same(run, reference):
     """Assert that two runs left the same, to the last bit."""
     __tracebackhide__ = True
-    left, expected = dict(leaves(outcome(run))), dict(leaves(outcome(reference)))
-    found = [place for place in left | expected if left.get(place) != expected.get(place)]
+    result, expected = dict(leaves(outcome(run))), dict(leaves(outcome(reference)))
+    different = [path for path in result | expected if result.get(path) != expected.get(path)]
 
-    assert not found, "\n".join(["the runs differ:", *found[:10]])
+    assert not different, "\n".join(["the runs differ:", *different[:10]])

@@ -120,11 +120,11 @@ def read_blocks(markdown, page=""):
 
 def write_files(block, folder):
     """Write the files of a page that come before a block."""
-    for other in BLOCKS:
-        if other.file and other.page == block.page and other.line <= block.line:
-            path = folder / other.file
+    for earlier in BLOCKS:
+        if earlier.file and earlier.page == block.page and earlier.line <= block.line:
+            path = folder / earlier.file
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(other.body, encoding="utf-8")
+            path.write_text(earlier.body, encoding="utf-8")
 
 
 def masked(text, checkout=None):
@@ -145,10 +145,10 @@ def masked(text, checkout=None):
 
 def make_targets(line):
     """Return the targets a line of shell asks make for; [] if it does not call make."""
-    found = _MAKE.search(line)
+    match = _MAKE.search(line)
     return (
-        [word for word in shlex.split(found["rest"]) if "=" not in word and word[0] != "-"]
-        if found
+        [word for word in shlex.split(match["rest"]) if "=" not in word and word[0] != "-"]
+        if match
         else []
     )
 
@@ -157,16 +157,16 @@ def runnable(block):
     """Return what of a bash block is run here: nothing through make, but ``make run`` where its
     output is told.
     """
-    kept = []
+    lines = []
     for line in block.body.splitlines():
         targets = make_targets(line)
         if targets == ["run"] and block.expected is not None:
-            there = shlex.quote(str(Path(sys.executable).parent))
-            kept.append(f"{line.split('#')[0].rstrip()} --silent READY_RUN= BIN={there}")
+            bin_folder = shlex.quote(str(Path(sys.executable).parent))
+            lines.append(f"{line.split('#')[0].rstrip()} --silent READY_RUN= BIN={bin_folder}")
         elif not targets:
-            kept.append(line)
+            lines.append(line)
 
-    return "\n".join(kept) if any(line.split("#")[0].strip() for line in kept) else ""
+    return "\n".join(lines) if any(line.split("#")[0].strip() for line in lines) else ""
 
 
 PAGES = [
@@ -243,10 +243,10 @@ def as_tiny(block):
     prompts of its LLM rows; but no sweeps, and none that starts from another run or from a file of
     word vectors.
     """
-    others = ("-m", "+sweep=", "init_from=", "encoder.vectors=")
+    prefixes = ("-m", "+sweep=", "init_from=", "encoder.vectors=")
     lines = []
     for name, args in commands(block.body):
-        if any(arg.startswith(others) for arg in args):
+        if any(arg.startswith(prefixes) for arg in args):
             continue
         if name == "train":
             args = [*(arg for arg in args if not arg.startswith("encoder=")), "+debug=tiny"]
@@ -291,7 +291,7 @@ def run(command, checkout):
         "COLUMNS": "120",
         "NO_COLOR": "1",
     }
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=checkout,
         env=environment,
@@ -302,9 +302,9 @@ def run(command, checkout):
         encoding="utf-8",
         errors="replace",
     )
-    assert done.returncode == 0, f"exit code {done.returncode}; it printed\n{done.stdout}"
+    assert process.returncode == 0, f"exit code {process.returncode}; it printed\n{process.stdout}"
 
-    return done.stdout
+    return process.stdout
 
 
 # What is run
@@ -331,7 +331,9 @@ def test_block_runs(block, checkout_of):
 
 @pytest.mark.docs
 @pytest.mark.timeout(SECONDS + 60)
-@pytest.mark.parametrize("block", [each for each in params(skipped=True) if each.values[0].is_tiny])
+@pytest.mark.parametrize(
+    "block", [param for param in params(skipped=True) if param.values[0].is_tiny]
+)
 def test_tiny_block_runs(block, checkout_of):
     checkout = checkout_of(block.page)
     write_files(block, checkout)
@@ -363,8 +365,8 @@ def commands(shell):
         words = list(lexer)
         if "lightning_cse." in line and "-m" in words:
             start = words.index("-m") + 1
-            ends = [place for place, word in enumerate(words) if word[0] in "|;&<>"]
-            end = next((place for place in ends if place > start), len(words))
+            ends = [index for index, word in enumerate(words) if word[0] in "|;&<>"]
+            end = next((index for index in ends if index > start), len(words))
             yield words[start].removeprefix("lightning_cse."), words[start + 1 : end]
 
 
@@ -386,8 +388,8 @@ def check_command(name, args, give, patch):
         return
 
     def stopping(read):
-        def parsed(self, *given, **named):
-            read(self, *given, **named)
+        def parsed(self, *positional, **named):
+            read(self, *positional, **named)
             raise Parsed
 
         return parsed
@@ -443,8 +445,8 @@ def test_readme_is_short_and_starts_with_the_two_commands():
 def test_every_public_name_is_in_the_reference(module):
     stub = (ROOT / "src" / "lightning_cse" / module / "__init__.pyi").read_text(encoding="utf-8")
     page = (ROOT / "docs" / "reference" / f"{module}.md").read_text(encoding="utf-8")
-    shown = re.findall(rf"(?m)^::: lightning_cse\.{module}\.(\w+)$", page)
-    assert sorted(shown) == sorted(re.findall(r" as (\w+)", stub))
+    documented = re.findall(rf"(?m)^::: lightning_cse\.{module}\.(\w+)$", page)
+    assert sorted(documented) == sorted(re.findall(r" as (\w+)", stub))
 
 
 # The site
@@ -455,8 +457,8 @@ def site(tmp_path_factory):
     """The site, built as by ``make docs``: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
     return folder
 
@@ -469,12 +471,12 @@ def test_site_builds_and_loads_nothing_from_elsewhere(site):
     loaded = re.compile(
         r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>|@import|url\(http"
     )
-    found = [
+    addresses = [
         (page.name, tag)
         for page in pages
         for tag in loaded.findall(page.read_text(encoding="utf-8"))
     ]
-    assert found == []
+    assert addresses == []
 
 
 @pytest.mark.docs

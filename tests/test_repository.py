@@ -55,10 +55,10 @@ def files(repository):
         pytest.skip("not a git checkout")
 
     names = sorted(set(listed.stdout.split("\0")) - {""})
-    found = {name: repository / name for name in names if (repository / name).is_file()}
-    assert len(found) > 50, f"git lists only {len(found)} files; has .gitignore swallowed some?"
+    paths = {name: repository / name for name in names if (repository / name).is_file()}
+    assert len(paths) > 50, f"git lists only {len(paths)} files; has .gitignore swallowed some?"
 
-    return found
+    return paths
 
 
 def lines(files, suffixes):
@@ -82,21 +82,21 @@ def test_every_module_can_be_imported():
 
 def test_no_file_is_large(files):
     sizes = {name: path.stat().st_size for name, path in files.items()}
-    kept = {name for name in sizes if KEPT.fullmatch(name)}
-    assert len(kept) == 12
-    assert sum(map(sizes.__getitem__, kept)) < 15 * LARGEST
-    large = {name: size for name, size in sizes.items() if size > LARGEST and name not in kept}
+    released = {name for name in sizes if KEPT.fullmatch(name)}
+    assert len(released) == 12
+    assert sum(map(sizes.__getitem__, released)) < 15 * LARGEST
+    large = {name: size for name, size in sizes.items() if size > LARGEST and name not in released}
     assert large == {}, "corpora, checkpoints and figures of runs stay out of the history"
 
 
 def test_no_path_of_a_single_machine(files):
-    found = []
+    faults = []
     for name, number, line in lines(files, TEXT):
         outside = OUTSIDE.search(line) and name not in {".ci/run", "tests/test_repository.py"}
         if SOMEBODYS_PATH.search(line) or outside:
-            found.append(f"{name}:{number}: {line.strip()}")
+            faults.append(f"{name}:{number}: {line.strip()}")
 
-    assert found == []
+    assert faults == []
 
 
 def test_no_repository_of_a_model_runs_code(repository):
@@ -153,5 +153,5 @@ def test_kept_records_name_commits_of_the_history(repository):
 
 def test_readme_has_the_claims_of_every_paper(repository):
     claims = SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
-    found = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))
-    assert found == [claims.summary(repository)], "run python scripts/claims.py"
+    blocks = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))
+    assert blocks == [claims.summary(repository)], "run python scripts/claims.py"

@@ -31,7 +31,7 @@ FOLDERS = {"LIGHTNING_CSE_RUNS": "runs", "LIGHTNING_CSE_CACHE": "cache", "HF_HOM
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """An empty folder, and in it those of runs and caches; W&B and the hub stay offline."""
     for name in ("LIGHTNING_CSE_DATA", "HYDRA_FULL_ERROR"):
         monkeypatch.delenv(name, raising=False)
@@ -46,19 +46,19 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(place, repository, monkeypatch):
+def command(workdir, repository, monkeypatch):
     """Start a command in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
 
     def start(name, *args, python=()):
         line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
-        return subprocess.run(line, cwd=place, capture_output=True, text=True, timeout=400)
+        return subprocess.run(line, cwd=workdir, capture_output=True, text=True, timeout=400)
 
     return start
 
 
 @pytest.fixture
-def in_process(in_place, place):
+def in_process(in_place, workdir):
     """Run ``lightning_cse.train`` in this process; return exit code, stdout and stderr."""
     return lambda *args: in_place(train, *args)
 
@@ -75,7 +75,7 @@ def lightly(command, *line):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_imports_nothing_heavy(name, command, place):
+def test_help_imports_nothing_heavy(name, command, workdir):
     ended = lightly(command, name, "--help")
     assert ended.returncode == 0
     started_as = {"list_runs": "lightning-cse runs"}.get(name, f"lightning_cse.{name}")
@@ -85,15 +85,15 @@ def test_help_imports_nothing_heavy(name, command, place):
         for text in ("model=MODEL +suite=NAME", "minilm_l6", "inli", "pooling: auto"):
             assert text in ended.stdout
 
-    assert not list(place.iterdir())
+    assert not list(workdir.iterdir())
 
 
 @pytest.mark.parametrize("line", ["method.foo=1", "-m seed=0,1 epochs=1"])
-def test_unknown_key_imports_nothing_heavy(line, command, place):
+def test_unknown_key_imports_nothing_heavy(line, command, workdir):
     ended = lightly(command, "train", "+experiment=dualcse_cross", *line.split())
     assert ended.returncode == 2
     assert re.search(r"^error: ", ended.stderr, re.MULTILINE)
-    assert not list(place.iterdir())
+    assert not list(workdir.iterdir())
 
 
 INSIDE = [
@@ -104,9 +104,9 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("line", "code", "text"), INSIDE)
-def test_console_command(line, code, text, in_place, place):
-    found, out, errors = in_place(__main__.main, *line.split())
-    assert found == code
+def test_console_command(line, code, text, in_place, workdir):
+    exit_code, out, errors = in_place(__main__.main, *line.split())
+    assert exit_code == code
     assert text in out + errors
 
 
@@ -130,14 +130,14 @@ def test_the_console_command_finds_modules_in_the_working_directory(tmp_path, mo
         ("lightning-cse runs +suite=stsb", []),
     ],
 )
-def test_words_are_completed_in_a_shell(line, words, in_place, place, monkeypatch):
+def test_words_are_completed_in_a_shell(line, words, in_place, workdir, monkeypatch):
     monkeypatch.setenv("COMP_LINE", line)
     code, out, _ = in_place(__main__.main, "-sc", "query=bash")
     assert code == 0
     assert sorted(out.split()) == words
 
 
-def test_completion_is_installed_for_the_command(in_place, place):
+def test_completion_is_installed_for_the_command(in_place, workdir):
     code, out, _ = in_place(__main__.main, "-sc", "install=bash")
     assert code == 0
     assert out.splitlines()[-1].endswith("-F hydra_bash_completion lightning-cse")
@@ -148,7 +148,7 @@ def test_console_command_knows_all():
     assert sorted(modules) == COMMANDS
 
 
-def test_sweep_from_end_to_end(command, in_process, place):
+def test_sweep_from_end_to_end(command, in_process, workdir):
     args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     ended = command("train", *args)
 
@@ -156,14 +156,14 @@ def test_sweep_from_end_to_end(command, in_process, place):
     row = r"^all seeds +2 +0\.\d{4} +0\.\d{4} +val/rte/accuracy_all$"
     assert re.search(row, ended.stdout, re.MULTILINE)
 
-    runs = sorted(find_runs(place / "runs"), key=lambda run: run.seed)
-    found = [(run.name, run.seed, run.status) for run in runs]
+    runs = sorted(find_runs(workdir / "runs"), key=lambda run: run.seed)
+    outcomes = [(run.name, run.seed, run.status) for run in runs]
 
-    assert found == [("dualcse_cross", seed, "finished") for seed in (0, 1)]
+    assert outcomes == [("dualcse_cross", seed, "finished") for seed in (0, 1)]
     assert "step 6/6" in runs[0].log_path.read_text()
 
     stamps = [run.record_path.stat().st_mtime_ns for run in runs]
-    code, out, errors = in_process(*args, f"paths.data_dir={place},{place / 'nowhere'}")
+    code, out, errors = in_process(*args, f"paths.data_dir={workdir},{workdir / 'nowhere'}")
 
     assert code == 2
     assert "4 points: 4 failed" in out
@@ -176,7 +176,7 @@ def test_sweep_from_end_to_end(command, in_process, place):
     assert [run.record_path.stat().st_mtime_ns for run in runs] == stamps
 
 
-def test_missing_encoder_says_what_was_tried_and_what_helps(in_process, place):
+def test_missing_encoder_says_what_was_tried_and_what_helps(in_process, workdir):
     line = ("+experiment=dualcse_cross", "+debug=tiny", "encoder=bert_base")
     code, out, errors = in_process(*line)
 
@@ -188,4 +188,4 @@ def test_missing_encoder_says_what_was_tried_and_what_helps(in_process, place):
     for text in ("google-bert/bert-base-uncased", *hints):
         assert text in errors
 
-    assert not list(find_runs(place / "runs"))
+    assert not list(find_runs(workdir / "runs"))

@@ -31,16 +31,16 @@ def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, r
     assert "python -m lightning_cse.prepare inli" in missing.stderr
     assert "Traceback" not in missing.stderr
     assert not (tmp_path / "runs" / "describe").exists()
-    done = command("data=ngcse_nli_nli", "+profile=laptop")
-    assert done.returncode == 0, done.stderr
+    process = command("data=ngcse_nli_nli", "+profile=laptop")
+    assert process.returncode == 0, process.stderr
     for text in ("anchor - negative", "score > 4", "STS-B dev"):
-        assert text in done.stdout
+        assert text in process.stdout
 
-    assert "…" not in done.stdout, "no cell is cut"
-    path = tmp_path / done.stdout.splitlines()[-1].removeprefix("summary: ")
+    assert "…" not in process.stdout, "no cell is cut"
+    path = tmp_path / process.stdout.splitlines()[-1].removeprefix("summary: ")
     summary = json.loads(path.read_text())
     assert summary["overrides"] == ["+profile=laptop", "encoder=tiny", "data=ngcse_nli_nli"]
-    assert [each["name"] for each in summary["sets"]] == [
+    assert [entry["name"] for entry in summary["sets"]] == [
         "ngcse_nli_nli",
         "STS-B dev, sample of 100 pairs",
     ]

@@ -51,9 +51,9 @@ def test_a_path_with_anything_in_it_is_evaluated_once(evaluate, tiny, tmp_path):
     assert {"+suite=stsb", "pooling=mean", "paths=sample"} <= set(record["overrides"])
     assert f"{100 * record['metrics']['test/stsb/spearman']:.2f}" in stdout
     stamp = path.stat().st_mtime_ns
-    code, again, _ = evaluate(*line)
-    assert "is finished; force=true evaluates it again" in again
-    assert again.splitlines()[-3:] == stdout.splitlines()[-3:]
+    code, repeated, _ = evaluate(*line)
+    assert "is finished; force=true evaluates it again" in repeated
+    assert repeated.splitlines()[-3:] == stdout.splitlines()[-3:]
     assert path.stat().st_mtime_ns == stamp
 
 
@@ -67,8 +67,8 @@ def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
     )  # whose tasks take long enough to be interrupted
     process = start("evaluate", *line)
     assert process.stdout is not None
-    for shown in process.stdout:
-        if "1/7 mr: " in shown:
+    for output in process.stdout:
+        if "1/7 mr: " in output:
             process.send_signal(signal.SIGINT)
             break
 

@@ -224,8 +224,8 @@ def test_config_dir(line, message, config_dir, give):
 
 @pytest.mark.parametrize(("name", "code"), [("bug", 1), ("user", 2), ("busy", 3)])
 def test_exit_codes_of_a_run(name, code, give):
-    found, _, errors = give(X, f"name={name}")
-    assert found == code
+    exit_code, _, errors = give(X, f"name={name}")
+    assert exit_code == code
     assert ("Traceback" in errors) == (name == "bug")
 
 
@@ -252,17 +252,17 @@ def test_settings_of_this_machine(give, tmp_path, monkeypatch):
     file.parent.mkdir(parents=True)
     file.write_text(LOCAL)
     config_dir = ("--config-dir", str(tmp_path / "mine"))
-    shown = (*config_dir, "--cfg", "job")
+    options = (*config_dir, "--cfg", "job")
 
-    assert "data_dir: /corpora" not in give(X, *shown)[1]  # no test reads the machine's file
+    assert "data_dir: /corpora" not in give(X, *options)[1]  # no test reads the machine's file
 
     monkeypatch.setenv("LIGHTNING_CSE_LOCAL", "of_a_test")
-    _, out, _ = give(X, "trainer.max_epochs=7", *shown)
+    _, out, _ = give(X, "trainer.max_epochs=7", *options)
 
     for text in ("data_dir: /corpora", "precision: bf16-mixed", "logger: null", "max_epochs: 7"):
         assert text in out
 
     # The command line comes first.
-    assert "data_dir: ${sample_dir:}" in give(X, "+debug=tiny", *shown)[1]
+    assert "data_dir: ${sample_dir:}" in give(X, "+debug=tiny", *options)[1]
     file.write_text(LOCAL.partition("\n")[2])
     assert "conf/local: the first line of the file must be" in give(X, *config_dir)[2]

@@ -93,7 +93,7 @@ def test_number_of_configs():
 def test_config_composes_and_validates(name, compose):
     group, _, option = name.removesuffix(".yaml").rpartition("/")
     if option.startswith("_"):  # no option of its own, but a part of others
-        texts = [other.read_text() for other in (CONF / group).glob("*.yaml")]
+        texts = [path.read_text() for path in (CONF / group).glob("*.yaml")]
         assert any(re.search(rf"^ *- {option}$", text, re.MULTILINE) for text in texts)
         return
 
@@ -112,8 +112,8 @@ def test_config_composes_and_validates(name, compose):
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_is_valid_in_every_setting(experiment, compose):
-    for place, overrides in enumerate(SETTINGS.values(), start=EXPERIMENTS.index(experiment)):
-        encoder = ENCODERS[place % len(ENCODERS)]
+    for index, overrides in enumerate(SETTINGS.values(), start=EXPERIMENTS.index(experiment)):
+        encoder = ENCODERS[index % len(ENCODERS)]
         cfg = valid(compose(f"+experiment={experiment}", *overrides, f"encoder={encoder}"))
 
         assert (cfg.name, cfg.encoder.name) == (experiment, encoder)
@@ -122,9 +122,9 @@ def test_every_experiment_is_valid_in_every_setting(experiment, compose):
 
 @pytest.mark.parametrize(("experiment", "first"), GO_ON.items())
 def test_experiment_that_goes_on_says_from_which_run(experiment, first, compose):
-    given = compose(f"+experiment={experiment}", "init_from=runs/mine")
-    check(given, "train")
-    assert given.init_from == "runs/mine"
+    cfg = compose(f"+experiment={experiment}", "init_from=runs/mine")
+    check(cfg, "train")
+    assert cfg.init_from == "runs/mine"
     check(compose(f"+experiment={experiment}", "+debug=tiny"), "train")
     with pytest.raises(ConfigError, match=f"needs init_from=runs/{first}/HASH-s0, the first"):
         check(compose(f"+experiment={experiment}"), "train")
@@ -196,11 +196,11 @@ def test_every_number_of_an_experiment_names_its_source():
     numbers = 0
     for path in sorted((CONF / "experiment").glob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        for place, line in enumerate(lines, start=1):
+        for number, line in enumerate(lines, start=1):
             value, _, comment = line.partition("#")
             if NUMBER.search(value):
                 numbers += 1
-                assert SOURCE.search(comment), f"{path.name}, line {place} has no source: {line}"
+                assert SOURCE.search(comment), f"{path.name}, line {number} has no source: {line}"
 
     assert numbers == 120
 
@@ -226,7 +226,7 @@ def test_sweep_has_the_points_it_names(sweep, compose):
         for override in OverridesParser.create().parse_overrides(lines)
     }
 
-    assert {key: len(found) for key, found in values.items()} == PAPERS["sweeps"][sweep]
+    assert {key: len(points) for key, points in values.items()} == PAPERS["sweeps"][sweep]
     assert set(values.get("+experiment", [])) <= set(EXPERIMENTS)
 
 

@@ -17,7 +17,7 @@ X = "+experiment=dualcse_cross"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """A working directory with the folders of a tiny encoder ``mine``, ``other one`` and
     ``bert_base``.
     """
@@ -34,7 +34,7 @@ NAMES = [
     ("encoder=mine", "mine"),
     ("encoder=deep/../mine/", "mine"),
     ("encoder='./deep/other one/'", "other one"),
-    ("encoder={place}/mine", "mine"),
+    ("encoder={workdir}/mine", "mine"),
     ("encoder=~/mine", "mine"),
     ("encoder=./bert_base", "folder/bert_base"),
     ("encoder=sentence-transformers/all-MiniLM-L12-v2", "sentence-transformers/all-MiniLM-L12-v2"),
@@ -45,8 +45,8 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("override", "name"), NAMES)
-def test_name_of_an_encoder(override, name, place, compose):
-    cfg = compose(X, override.format(place=place))
+def test_name_of_an_encoder(override, name, workdir, compose):
+    cfg = compose(X, override.format(workdir=workdir))
     assert cfg.encoder.name == name
 
     if name != "bert_base" and "/" not in name.removeprefix("folder/"):
@@ -76,25 +76,25 @@ def test_record_has_no_path_of_this_machine(override, recorded):
 
 
 def test_record_has_no_folders_of_this_machine():
-    given = ["paths=sample", "paths.cache_dir=/data/mine", "+paths.runs_dir=runs", "seed=1"]
-    assert portable(given) == ["paths=sample", "seed=1"]
+    overrides = ["paths=sample", "paths.cache_dir=/data/mine", "+paths.runs_dir=runs", "seed=1"]
+    assert portable(overrides) == ["paths=sample", "seed=1"]
 
 
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 
-def test_training_with_the_encoder_of_a_folder(place, run_tiny, caplog, monkeypatch):
+def test_training_with_the_encoder_of_a_folder(workdir, run_tiny, caplog, monkeypatch):
     small = (*SMALL, "encoder.pooling=mean")
     caplog.set_level(logging.INFO)
-    folder = run_tiny(place, *small, f"encoder={place}/deep/other one")
+    folder = run_tiny(workdir, *small, f"encoder={workdir}/deep/other one")
 
     assert "16 training rows, other one, recipe default, cpu" in caplog.text
 
     record = folder.read()
     assert record["encoder"]["name"] == record["decisive"]["encoder"]["name"] == "other one"
-    assert str(place) not in folder.record_path.read_text()
+    assert str(workdir) not in folder.record_path.read_text()
 
-    same = run_tiny(place, *small, "encoder=./deep/../deep/other one")
+    same = run_tiny(workdir, *small, "encoder=./deep/../deep/other one")
     assert same.path == folder.path
 
     monkeypatch.chdir(os.sep)

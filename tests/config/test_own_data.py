@@ -47,10 +47,10 @@ def test_a_run_on_own_files_has_own_test_sets_or_a_stand_in(overrides, tasks, va
 
 def test_a_run_on_a_corpus_has_the_suite_of_its_experiment_and_own_test_sets(valid):
     alone = valid(X)
-    beside = valid(X, BOTH, "own.pairs=my/p.csv")
-    assert list(beside.suite) == ["own_sts", "own_pairs", *alone.suite]
+    combined = valid(X, BOTH, "own.pairs=my/p.csv")
+    assert list(combined.suite) == ["own_sts", "own_pairs", *alone.suite]
     assert not any("own" in task for task in alone.suite.values())
-    assert (beside.monitor, beside.data.max_tokens) == ("val/stsb/spearman", 30)
+    assert (combined.monitor, combined.data.max_tokens) == ("val/stsb/spearman", 30)
 
 
 def test_own_files_replace_what_fits_the_corpora_of_the_papers(valid):

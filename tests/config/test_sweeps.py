@@ -42,8 +42,8 @@ def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
     ],
 )
 def test_sweep_continues_after_a_failed_point(names, code, printed, give, tmp_path):
-    found, out, errors = give(X, "-m", f"name={names}", "seed=0")
-    assert found == code
+    exit_code, out, errors = give(X, "-m", f"name={names}", "seed=0")
+    assert exit_code == code
     assert ("Traceback" in errors) == ("bug" in names)
     assert all(text in out for text in printed)
     assert ("continues" in errors) is (code == 130)

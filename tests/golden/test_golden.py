@@ -20,14 +20,16 @@ CONFIGS = golden.read("configs")
 GAUSSCSE = [name for name in CONFIGS if CONFIGS[name]["method._target_"] == "GaussCSE"]
 
 
-def beyond(part, expected, found, path=""):
-    differences = golden.compare(expected, golden.rounded(found), path)
-    return [one for one in differences if one.relative > golden.RELATIVE[part]]
+def beyond(part, expected, result, path=""):
+    differences = golden.compare(expected, golden.rounded(result), path)
+    return [difference for difference in differences if difference.relative > golden.RELATIVE[part]]
 
 
-def assert_golden(part, expected, found, path=""):
+def assert_golden(part, expected, result, path=""):
     __tracebackhide__ = True
-    worst = sorted(beyond(part, expected, found, path), key=lambda one: -one.relative)
+    worst = sorted(
+        beyond(part, expected, result, path), key=lambda difference: -difference.relative
+    )
     assert not worst, "\n".join([f"{len(worst)} values differ:", *map(str, worst[:20])])
 
 
@@ -41,9 +43,9 @@ def test_config(experiment):
     differences = beyond(
         "configs", golden.golden_of("configs", experiment), golden.config_of(experiment)
     )
-    added = [one.path for one in differences if one.golden == golden.ABSENT]
-    others = [str(one) for one in differences if one.path not in added]
-    assert not others, f"added: {', '.join(added) or 'nothing'}"
+    added = [difference.path for difference in differences if difference.golden == golden.ABSENT]
+    changed = [str(difference) for difference in differences if difference.path not in added]
+    assert not changed, f"added: {', '.join(added) or 'nothing'}"
 
 
 @pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
@@ -93,10 +95,10 @@ def test_runs_within_the_tolerance_keep_their_version(write_changed):
 
 def test_a_run_or_a_value_that_is_new_or_gone_needs_no_version():
     before = golden.read("runs")
-    now = copy.deepcopy(before)
-    del now["gausscse"]["curves"]["train/loss"], now["sbert"]
-    now["gausscse"]["curves"]["train/norm"] = {"1": 1.0}
-    assert golden.methods_to_raise(before, now) == golden.methods_to_raise({}, now) == []
+    after = copy.deepcopy(before)
+    del after["gausscse"]["curves"]["train/loss"], after["sbert"]
+    after["gausscse"]["curves"]["train/norm"] = {"1": 1.0}
+    assert golden.methods_to_raise(before, after) == golden.methods_to_raise({}, after) == []
 
 
 @pytest.mark.parametrize("name", golden_batches.DATA)
@@ -136,7 +138,7 @@ def test_committed_tables():
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "count"),
+    ("expected", "result", "count"),
     [
         *(
             (0.5, 0.50004, 0),
@@ -155,7 +157,7 @@ def test_committed_tables():
         ),
     ],
 )
-def test_tolerance(expected, found, count):
-    differences = beyond("runs", {"curves": expected}, {"curves": found}, "dualcse_bi")
+def test_tolerance(expected, result, count):
+    differences = beyond("runs", {"curves": expected}, {"curves": result}, "dualcse_bi")
     assert len(differences) == count
-    assert all(str(one).startswith("dualcse_bi > curves") for one in differences)
+    assert all(str(difference).startswith("dualcse_bi > curves") for difference in differences)

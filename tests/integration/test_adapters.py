@@ -27,26 +27,26 @@ METHODS = {
 @pytest.fixture
 def run(run_tiny, tmp_path):
     """Train for six steps with LoRA."""
-    return lambda *overrides, place="": run_tiny(tmp_path / place, *SMALL, *LORA, *overrides)
+    return lambda *overrides, name="": run_tiny(tmp_path / name, *SMALL, *LORA, *overrides)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_killed_run_resumes_and_is_loaded(name, run, caplog):
     line = METHODS[name].split()
     with caplog.at_level("INFO", "lightning_cse"):
-        whole = run(*line, place="whole")
+        uninterrupted = run(*line, name="whole")
 
     with dies_at(5):
-        run(*line, place="killed")
+        run(*line, name="killed")
 
-    assert_same(run(*line, place="killed"), whole)
+    assert_same(run(*line, name="killed"), uninterrupted)
 
-    count = whole.read()["parameters"]
+    count = uninterrupted.read()["parameters"]
     share = 100 * count["trainable"] / count["total"]
     assert f"trains {share:.2g} % of {count['total']:,} parameters: LORA, r=4" in caplog.text
 
-    model = lightning_cse.load(whole.path)
-    state = torch.load(whole.checkpoints / "best.ckpt", weights_only=True)["state_dict"]
+    model = lightning_cse.load(uninterrupted.path)
+    state = torch.load(uninterrupted.checkpoints / "best.ckpt", weights_only=True)["state_dict"]
     weights = {f"model.{name}": weight for name, weight in model.answers.named_parameters()}
     assert state.keys() <= weights.keys()
     assert sum(weight.numel() for weight in state.values()) == count["trainable"]
@@ -60,11 +60,11 @@ def test_killed_run_resumes_and_is_loaded(name, run, caplog):
 )
 def test_other_ways_to_the_same_numbers(override, dropout, run):
     dropouts = (f"encoder.dropout={dropout}", f"encoder.adapter.lora_dropout={dropout}")
-    whole = run(*dropouts, place="whole")
-    other = run(*dropouts, override, place="other")
-    assert other.path.name == whole.path.name  # no part of the config hash
-    for key, points in curves(whole).items():
-        assert curves(other)[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
+    expected = run(*dropouts, name="whole")
+    changed = run(*dropouts, override, name="other")
+    assert changed.path.name == expected.path.name  # no part of the config hash
+    for key, points in curves(expected).items():
+        assert curves(changed)[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
 
 
 def test_bfloat16(run):
@@ -105,8 +105,8 @@ def test_export_merges_or_keeps_the_adapter(trained, tmp_path, capsys):
     assert not (alone / "model.safetensors").exists()
     base = json.loads((alone / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert base == str(tmp_path / "bert")
-    theirs = SentenceTransformer(str(alone), device="cpu")
-    close(encode(theirs), expected)
+    transformer = SentenceTransformer(str(alone), device="cpu")
+    close(encode(transformer), expected)
 
     # By peft alone: the mean of the states, then the head of sentence-transformers' folder.
     backbone = PeftModel.from_pretrained(AutoModel.from_pretrained(base), str(alone)).eval()
@@ -115,7 +115,7 @@ def test_export_merges_or_keeps_the_adapter(trained, tmp_path, capsys):
         states = backbone(**inputs).last_hidden_state
         mask = inputs["attention_mask"][:, :, None]
         features = {"sentence_embedding": (states * mask).sum(1) / mask.sum(1)}
-        for module in list(theirs)[2:]:
+        for module in list(transformer)[2:]:
             features = module(features)
 
     close(features["sentence_embedding"], expected)

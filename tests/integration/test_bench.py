@@ -18,7 +18,7 @@ def bench(repository, folder, script, *options):
     saves.
     """
     numbers = folder / "bench.json"
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             str(repository / "benchmarks" / script),
@@ -33,9 +33,9 @@ def bench(repository, folder, script, *options):
         text=True,
         timeout=540,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
-    return done.stdout, json.loads(numbers.read_text(encoding="utf-8"))
+    return process.stdout, json.loads(numbers.read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow
@@ -50,8 +50,8 @@ def test_the_checks_of_a_gpu_run_on_a_cpu(tmp_path, repository, monkeypatch):
     numbers = tmp_path / "gpu.json"
     names = ["gausscse", "infersent", "consert_joint_adversarial"]
     tiny = ("--tiny", "--steps=2", f"--json={numbers}", "--only", *names)
-    done = subprocess.run([*command, *tiny], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run([*command, *tiny], cwd=tmp_path, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
     (results,) = json.loads(numbers.read_text(encoding="utf-8")).values()
     assert list(results["methods"]) == names
     for checks in results["methods"].values():
@@ -71,7 +71,7 @@ def test_the_checks_of_a_gpu_run_on_a_cpu(tmp_path, repository, monkeypatch):
 def check_shares(results):
     assert results["shares"].keys() >= KINDS
     assert math.isclose(sum(results["shares"].values()), 1, rel_tol=1e-3)
-    assert all(share > 0 for kind, share in results["shares"].items() if kind != "Python")
+    assert all(share > 0 for operation, share in results["shares"].items() if operation != "Python")
 
 
 @pytest.mark.slow
@@ -80,13 +80,15 @@ def check_shares(results):
     ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
 )
 def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
-    shown, found = bench(repository, tmp_path, "bench.py", "--repetitions=1", *options)
-    assert "times as fast as sentence-transformers' trainer" in shown
-    assert found.keys() == {name}
-    assert found[name]["corpus"] == "the sample corpus"
-    results = found[name]["results"]["float32"]
+    stdout, document = bench(repository, tmp_path, "bench.py", "--repetitions=1", *options)
+    assert "times as fast as sentence-transformers' trainer" in stdout
+    assert document.keys() == {name}
+    assert document[name]["corpus"] == "the sample corpus"
+    results = document[name]["results"]["float32"]
     speeds = [
-        f"{what} {who}" for what in ("training", "encoding") for who in ("ours", "theirs", "ratio")
+        f"{task} {side}"
+        for task in ("training", "encoding")
+        for side in ("ours", "theirs", "ratio")
     ]
     for name in [*speeds, *(() if options else ("dualcse cross", "dualcse bi"))]:
         (value,) = results[name]
@@ -113,8 +115,8 @@ def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
 )
 def test_growth_is_measured_and_drawn(points, expected, tmp_path, repository):
     figure = tmp_path / "growth.png"
-    _, found = bench(repository, tmp_path, "growth.py", *points, f"--figure={figure}")
-    curves = found["growth"]["curves"]
+    _, document = bench(repository, tmp_path, "growth.py", *points, f"--figure={figure}")
+    curves = document["growth"]["curves"]
     assert {axis: sorted(series) for axis, series in curves.items()} == expected
     for values in [
         value

@@ -29,11 +29,11 @@ SEVERAL = ("trainer.devices=2", "trainer.strategy=ddp")
 def start(tmp_path):
     """Start ``train`` in a session of its own; the runs lie in ``<folder>/runs``."""
 
-    def started(place, *overrides):
+    def started(name, *overrides):
         return subprocess.Popen(
             [sys.executable, "-m", "lightning_cse.train", *POINT, *overrides],
             cwd=tmp_path,
-            env=environment(tmp_path, place),
+            env=environment(tmp_path, name),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -110,22 +110,22 @@ def test_two_devices_with_a_causal_encoder(start, tmp_path):
 
 def assert_two_equal_one(start, tmp_path, point):
     """Check that two devices have the name, the curves and the metrics of one."""
-    one = finished(start("one", *point), tmp_path / "one")
+    single = finished(start("one", *point), tmp_path / "one")
     two = finished(start("two", *point, *SEVERAL), tmp_path / "two")
 
-    assert one.path.name == two.path.name  # devices are no part of the config hash
+    assert single.path.name == two.path.name  # devices are no part of the config hash
 
-    expected = curves(one)
-    found = curves(two)
+    expected = curves(single)
+    values = curves(two)
 
-    assert found.keys() == expected.keys()
+    assert values.keys() == expected.keys()
 
     for key, points in expected.items():
-        assert found[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
+        assert values[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
 
     assert len(expected["train/loss"]) == 20
     # Ranks of scores that nearly tie.
-    assert two.read()["metrics"] == pytest.approx(one.read()["metrics"], abs=1e-3)
+    assert two.read()["metrics"] == pytest.approx(single.read()["metrics"], abs=1e-3)
 
 
 def stopped_at(step, stop, process, folder):
@@ -192,13 +192,13 @@ def test_resumed_on_another_number_of_devices(first, start, tmp_path):
     assert len(losses) == 20
     assert curves(run)["train/loss"] == pytest.approx(losses, rel=1e-5)
 
-    left, expected = (
-        torch.load(each.checkpoints / "last.ckpt", weights_only=True)["ContrastiveDataModule"]
-        for each in (run, reference)
+    state, expected = (
+        torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["ContrastiveDataModule"]
+        for folder in (run, reference)
     )
-    assert left["batch_size"] == expected["batch_size"] == 9
+    assert state["batch_size"] == expected["batch_size"] == 9
     for key in ("epoch", "position", "rows", "order"):
-        assert left["position"][key] == expected["position"][key], key
+        assert state["position"][key] == expected["position"][key], key
 
 
 @pytest.mark.slow

@@ -29,28 +29,28 @@ EACH = pytest.mark.parametrize("experiment", EXPERIMENTS)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     """The folder in which the runs of this file are."""
     return tmp_path_factory.mktemp("experiments")
 
 
 @pytest.fixture(scope="module")
-def run(run_tiny, place):
+def run(run_tiny, workdir):
     """An experiment's run, trained once, with figures for one of them."""
 
     @functools.cache
     def make(experiment):
         figures = str(experiment == "dualcse_cross").lower()
-        return run_tiny(place, f"+experiment={experiment}", f"figures={figures}")
+        return run_tiny(workdir, f"+experiment={experiment}", f"figures={figures}")
 
     return make
 
 
-def test_folder_of_a_run_is_complete(run, place):
+def test_folder_of_a_run_is_complete(run, workdir):
     folder = run("dualcse_cross")
     record = folder.read()
 
-    assert (folder.status, folder.path.parent) == ("finished", place / "runs" / "dualcse_cross")
+    assert (folder.status, folder.path.parent) == ("finished", workdir / "runs" / "dualcse_cross")
     assert folder.path.name == f"{record['config_hash']}-s0"
 
     paths = [path for path in folder.path.rglob("*") if path.is_file()]
@@ -95,7 +95,7 @@ def recomputed(table, threshold):
     assert ((scores > threshold) == predicted).all()
 
     types = np.array(table["type"])
-    accuracies = {f"accuracy_{kind}": float(right[types == kind].mean()) for kind in set(types)}
+    accuracies = {f"accuracy_{label}": float(right[types == label].mean()) for label in set(types)}
 
     assert len(accuracies) == 4
 
@@ -150,31 +150,31 @@ def test_best_checkpoint_gives_the_recorded_test_scores(experiment, run, compose
 UNDECISIVE = ("figures=true", "paths.cache_dir=elsewhere", "keep_last=true")
 
 
-def test_finished_run_is_not_trained_again(run, run_tiny, place, monkeypatch):
+def test_finished_run_is_not_trained_again(run, run_tiny, workdir, monkeypatch):
     folder = run("dualcse_cross")
     before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
     monkeypatch.setattr(training, "build_training", lambda *_: pytest.fail("it was trained"))
-    again = run_tiny(place, CROSS, *UNDECISIVE)
+    repeated = run_tiny(workdir, CROSS, *UNDECISIVE)
 
-    assert again.path == folder.path
+    assert repeated.path == folder.path
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
 
 
-def test_forced_run_has_the_same_numbers_and_another_seed_others(run, run_tiny, place):
+def test_forced_run_has_the_same_numbers_and_another_seed_others(run, run_tiny, workdir):
     folder = run("dualcse_cross")
     first = folder.read()
     curves_before = folder.curves_path.read_text()
     stamp = folder.record_path.stat().st_mtime_ns
 
-    forced = run_tiny(place, CROSS, "force=true")
+    forced = run_tiny(workdir, CROSS, "force=true")
     assert forced.record_path.stat().st_mtime_ns > stamp
     assert forced.curves_path.read_text() == curves_before
 
     for key in ("metrics", "baselines", "best", "final", "config_hash", "decisive", "checkpoint"):
         assert forced.read()[key] == first[key]
 
-    other = run_tiny(place, CROSS, "seed=1")
-    assert other.path.name == forced.path.name.removesuffix("-s0") + "-s1"
-    assert other.read()["decisive"] == first["decisive"]
-    assert other.read()["metrics"] != first["metrics"]
-    assert other.read()["baselines"] == first["baselines"]
+    reseeded = run_tiny(workdir, CROSS, "seed=1")
+    assert reseeded.path.name == forced.path.name.removesuffix("-s0") + "-s1"
+    assert reseeded.read()["decisive"] == first["decisive"]
+    assert reseeded.read()["metrics"] != first["metrics"]
+    assert reseeded.read()["baselines"] == first["baselines"]

@@ -67,16 +67,16 @@ def test_large_weights_are_refused_and_the_kept_ones_stay(run, tmp_path, monkeyp
     assert files_below(folder) == FILES
 
 
-@pytest.mark.parametrize("place", MODELS)
-def test_the_kept_models_are_those_of_the_script(place):
-    name = place.partition("/")[2]
+@pytest.mark.parametrize("model_name", MODELS)
+def test_the_kept_models_are_those_of_the_script(model_name):
+    name = model_name.partition("/")[2]
     folder = paths.kept_models()[name]
-    assert folder == paths.experiments_dir() / place.replace("/", "/kept/")
+    assert folder == paths.experiments_dir() / model_name.replace("/", "/kept/")
     assert files_below(folder) == FILES
 
     model = lightning_cse.load(name)
     assert model.encode(SENTENCES).shape == (3, 384)
-    assert tuple(model.record["overrides"]) == MODELS[place]
+    assert tuple(model.record["overrides"]) == MODELS[model_name]
     assert folder.joinpath("README.md").read_text() == f"{kept_card(model, name)}"
     assert (folder / CHECKPOINT).stat().st_size <= kept_models.LIMIT
 
@@ -84,14 +84,14 @@ def test_the_kept_models_are_those_of_the_script(place):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("real_data")
-@pytest.mark.parametrize("place", MODELS)
-def test_the_command_of_a_kept_model_trains_it_again(place, tmp_path, monkeypatch):
+@pytest.mark.parametrize("model_name", MODELS)
+def test_the_command_of_a_kept_model_trains_it_again(model_name, tmp_path, monkeypatch):
     monkeypatch.setenv("LIGHTNING_CSE_RUNS", str(tmp_path))
-    scores = lightning_cse.train(MODELS[place]).read()["metrics"]
-    kept = lightning_cse.load(place.partition("/")[2]).record["metrics"]
-    assert scores.keys() == kept.keys()
-    for key in kept:
+    scores = lightning_cse.train(MODELS[model_name]).read()["metrics"]
+    expected = lightning_cse.load(model_name.partition("/")[2]).record["metrics"]
+    assert scores.keys() == expected.keys()
+    for key in expected:
         # On another machine, sums are rounded in another order. Of equally good thresholds on dev,
         # any may be chosen, and accuracies of one kind of hypothesis follow it.
         if not re.search(r"threshold$|accuracy_(?!all)|_se$", key):
-            assert scores[key] == pytest.approx(kept[key], abs=0.02), key
+            assert scores[key] == pytest.approx(expected[key], abs=0.02), key

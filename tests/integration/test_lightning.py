@@ -29,7 +29,7 @@ MONITOR = "val/rte/accuracy_all"
 @pytest.fixture
 def run(run_tiny, tmp_path):
     """Train DualCSE for six steps, validated at every second, in a folder below the test's."""
-    return lambda *line, place="": run_tiny(tmp_path / place, *SMALL, *line)
+    return lambda *line, name="": run_tiny(tmp_path / name, *SMALL, *line)
 
 
 def added(name, **options):
@@ -129,11 +129,11 @@ def batches(monkeypatch):
 def test_early_stopping_also_of_a_resumed_run(run, caplog):
     caplog.set_level(logging.INFO)
     line = ("method.optimizer.lr=0", "callbacks.early_stopping.patience=1")
-    stopped = run(*line, place="whole")
+    stopped = run(*line, name="whole")
     with dies_at(4):
-        run(*line, place="resumed")
+        run(*line, name="resumed")
 
-    resumed = run(*line, place="resumed")
+    resumed = run(*line, name="resumed")
     assert "resuming from step 2" in resumed.log_path.read_text()
     for folder in (stopped, resumed):
         record = folder.read()
@@ -241,7 +241,7 @@ def test_learning_rates_are_those_of_the_schedule_at_each_logged_step(run):
     assert list(curves(run(*warm))["train/learning_rate"].items()) == [
         (step, pytest.approx(rate)) for step, rate in enumerate(rates, start=1)
     ]
-    rare = curves(run(*warm, "trainer.log_every_n_steps=3", place="rare"))
+    rare = curves(run(*warm, "trainer.log_every_n_steps=3", name="rare"))
     assert list(rare["train/learning_rate"]) == list(rare["train/loss"]) == [3, 6]
     assert rare["train/learning_rate"] == {3: pytest.approx(4e-5), 6: pytest.approx(2e-5)}
 
@@ -257,11 +257,11 @@ def test_a_learning_rate_is_found(run, batches):
     assert list(curves(folder)["train/learning_rate"].values()) == pytest.approx([rate] * 6)
     assert all(batches.is_training), "dropout is on while it looks, too"
     assert len(batches.rows) > 6
-    found = batches.rows[-6:]
+    rows = batches.rows[-6:]
     assert list(curves(folder)["train/loss"]) == [1, 2, 3, 4, 5, 6]
     batches.rows.clear()
-    run(*steps, place="without")
-    assert found == batches.rows, "it takes no batch away"
+    run(*steps, name="without")
+    assert rows == batches.rows, "it takes no batch away"
 
 
 def test_a_batch_size_is_found(run, batches):
@@ -284,14 +284,14 @@ def test_what_is_found_stays_when_a_run_is_resumed(run):
         "trainer.max_epochs=-1",
         "trainer.max_steps=6",
     )
-    whole = run(*line, place="whole")
+    uninterrupted = run(*line, name="whole")
     with dies_at(5):
-        run(*line, place="resumed")
+        run(*line, name="resumed")
 
-    resumed = run(*line, place="resumed")
-    assert set(whole.read()["tuned"]) == {"data.batch_size", "method.optimizer.lr"}
-    assert resumed.read()["tuned"] == whole.read()["tuned"]
-    assert curves(resumed) == curves(whole)
+    resumed = run(*line, name="resumed")
+    assert set(uninterrupted.read()["tuned"]) == {"data.batch_size", "method.optimizer.lr"}
+    assert resumed.read()["tuned"] == uninterrupted.read()["tuned"]
+    assert curves(resumed) == curves(uninterrupted)
 
 
 def test_bars_timers_statistics_and_a_callback_of_ones_own(run, tmp_path, monkeypatch):
@@ -310,16 +310,16 @@ def test_bars_timers_statistics_and_a_callback_of_ones_own(run, tmp_path, monkey
         "            file.write(json.dumps([trainer.global_step, metrics]) + '\\n')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    seen = tmp_path / "seen.jsonl"
+    path = tmp_path / "seen.jsonl"
     folder = run(
-        f"+callbacks.mine={{_target_: my_callbacks.Mine, path: {seen}}}",
+        f"+callbacks.mine={{_target_: my_callbacks.Mine, path: {path}}}",
         added("RichProgressBar"),
         added("Timer", duration="00:01:00:00"),
         added("DeviceStatsMonitor", cpu_stats=True),
         "+trainer.enable_progress_bar=true",
     )
     logged = curves(folder)
-    lines = [json.loads(line) for line in seen.read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [step for step, _ in lines] == [0, 2, 4, 6]
     for step, metrics in lines:
         assert metrics[MONITOR] == pytest.approx(logged[MONITOR][step])
@@ -446,7 +446,7 @@ def test_when_it_validates(line, steps, run):
 
 def test_validation_never_changes_training(run):
     runs = {
-        name: run(*line, "keep_last=true", place=name)
+        name: run(*line, "keep_last=true", name=name)
         for name, line in {
             "often": ("eval_every=2",),
             "rarely": ("eval_every=4",),
@@ -494,12 +494,12 @@ def test_a_method_in_a_trainer_of_ones_own(compose, tmp_path):
         float(best.best_model_score)
     )
 
-    other = build(cfg).method
-    assert isinstance(other, Method)
-    other.load_state_dict(state_of(best.best_model_path))
-    (tested,) = trainer.validate(other, data, verbose=False)
+    restored = build(cfg).method
+    assert isinstance(restored, Method)
+    restored.load_state_dict(state_of(best.best_model_path))
+    (tested,) = trainer.validate(restored, data, verbose=False)
     assert tested["val/stsb/spearman"] == pytest.approx(float(best.best_model_score))
-    (tested,) = trainer.test(other, data, verbose=False)
+    (tested,) = trainer.test(restored, data, verbose=False)
     assert any(key.startswith("test/") for key in tested)
 
 

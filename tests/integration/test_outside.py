@@ -55,12 +55,12 @@ def start(folder, repository):
             "LIGHTNING_CSE_RUNS": runs,
             "LIGHTNING_CSE_LOCAL": "none",
         }
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, *args], cwd=folder, env=environment, capture_output=True, text=True
         )
-        assert done.returncode == code, done.stdout + done.stderr
+        assert process.returncode == code, process.stdout + process.stderr
 
-        return done
+        return process
 
     return run
 
@@ -130,21 +130,21 @@ def test_evaluate_load_export_and_describe(run, start, folder):
     np.testing.assert_allclose(np.load(folder / "again.npy")[0], vectors[0], rtol=1e-4, atol=1e-5)
 
     describe = ("-m", "lightning_cse.describe", "--config-dir", "conf", "data=nli_triplets")
-    done = start(*describe, "encoder=tiny", *sample)
-    assert "premise 122" in done.stdout
+    process = start(*describe, "encoder=tiny", *sample)
+    assert "premise 122" in process.stdout
 
 
 def test_loading_elsewhere_says_where_the_class_is_missing(run, start):
     code = f"import os; os.chdir('/'); import lightning_cse; lightning_cse.load({str(run.path)!r})"
-    done = start("-P", "-c", code, code=1)
-    assert "the model boxes.BoxModel is in no module that can be found" in done.stderr
-    assert "PYTHONPATH" in done.stderr
+    process = start("-P", "-c", code, code=1)
+    assert "the model boxes.BoxModel is in no module that can be found" in process.stderr
+    assert "PYTHONPATH" in process.stderr
 
 
 def test_a_task_of_ones_own_asks_any_model(run, start):
     limits = ("limits.test_rows=30", "corpora=sample", "paths=sample")
     for model in (str(run.path), "length"):
-        done = start(
+        process = start(
             "-m",
             "lightning_cse.evaluate",
             "--config-dir",
@@ -153,7 +153,7 @@ def test_a_task_of_ones_own_asks_any_model(run, start):
             f"model={model}",
             *limits,
         )
-        assert "by_similarity/ordered" in done.stdout
+        assert "by_similarity/ordered" in process.stdout
 
     (evaluated,) = run.path.glob("evaluate/hierarchy/*/record.json")
     metrics = json.loads(evaluated.read_text())["metrics"]
@@ -179,9 +179,9 @@ def test_reproduce_prints_a_table_of_ones_own(start, folder):
         "0",
     ]
     command = ("-m", "lightning_cse.reproduce", "geometry/entailment", *options)
-    done = start(*command, runs="reproduced")
+    process = start(*command, runs="reproduced")
     for row in ("LENGTH", "untrained", "Gaussians", "boxes", "Poincaré ball"):
-        assert row in done.stdout
+        assert row in process.stdout
 
     assert only_run(folder, "reproduced").status == "finished"
 
@@ -189,8 +189,8 @@ def test_reproduce_prints_a_table_of_ones_own(start, folder):
 def test_the_kept_table_is_that_of_its_records(start, folder):
     options = ["--experiments", "tables", "--config-dir", "conf", "--profile", "small"]
     command = ("-m", "lightning_cse.reproduce", "geometry/entailment", *options)
-    done = start(*command, "--kept", "--no-run", "--format", "markdown", runs="none")
-    kept = folder / "tables" / "geometry" / "results" / "entailment.small.md"
-    text = kept.read_text(encoding="utf-8").strip()
+    process = start(*command, "--kept", "--no-run", "--format", "markdown", runs="none")
+    table = folder / "tables" / "geometry" / "results" / "entailment.small.md"
+    text = table.read_text(encoding="utf-8").strip()
     assert text.count("±") >= 4 * 7
-    assert text in done.stdout
+    assert text in process.stdout

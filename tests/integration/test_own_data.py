@@ -22,19 +22,19 @@ def test_the_table_has_a_row_for_each_kind_of_rows(tmp_path, repository):
     tiny = ("--encoder=tiny", "--rows=12", "--tested=60", f"--runs={tmp_path}")
     overrides = ("data.batch_size=4", "trainer.max_steps=2")
     sample = repository / "src" / "lightning_cse" / "data" / "sample"
-    places = {"LIGHTNING_CSE_DATA": str(sample), "PYTHONPATH": str(repository / "src")}
-    done = subprocess.run(
+    variables = {"LIGHTNING_CSE_DATA": str(sample), "PYTHONPATH": str(repository / "src")}
+    process = subprocess.run(
         [*command, *tiny, "--set", *overrides],
         cwd=tmp_path,
-        env=os.environ | places,
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         timeout=540,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
     rows = [
-        match.groupdict() for match in map(ROW.fullmatch, done.stdout.splitlines()[-3:]) if match
+        match.groupdict() for match in map(ROW.fullmatch, process.stdout.splitlines()[-3:]) if match
     ]
     assert [(row["rows"], row["metric"]) for row in rows] == [
         ("12", "MRR@10"),

@@ -44,12 +44,12 @@ def test_run_with_its_tables_and_model(tmp_path):
     assert lightning_cse.load(run.path).views == ["mean", "variance"]
 
     stamp = run.record_path.stat().st_mtime_ns
-    again = lightning_cse.train(list(TINY))
+    repeated = lightning_cse.train(list(TINY))
 
-    assert (again.path, again.record_path.stat().st_mtime_ns) == (run.path, stamp)
+    assert (repeated.path, repeated.record_path.stat().st_mtime_ns) == (run.path, stamp)
 
-    other = lightning_cse.train([*TINY, "seed=1"])
-    assert (other.seed, other.config_hash) == (1, run.config_hash)
+    reseeded = lightning_cse.train([*TINY, "seed=1"])
+    assert (reseeded.seed, reseeded.config_hash) == (1, run.config_hash)
 
 
 def test_hydra_is_left_as_it_was(tmp_path):

@@ -17,7 +17,7 @@ PRESENT = ("111", "101", "010", "001", "100", "011")
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory):
+def corpus(tmp_path_factory):
     """Return the path of a file of quadruples, most of which lack some hypotheses."""
     path = tmp_path_factory.mktemp("own") / "quadruples.csv"
 
@@ -31,9 +31,9 @@ def own(tmp_path_factory):
                 f"Nobody may enter room {row}.",
                 f"Lamp {row} is green.",
             ]
-            for place, present in enumerate(PRESENT[row % len(PRESENT)]):
+            for column, present in enumerate(PRESENT[row % len(PRESENT)]):
                 if present == "0":
-                    hypotheses[place] = ""
+                    hypotheses[column] = ""
 
             writer.writerow((f"The lamp above door {row} turned red.", *hypotheses))
 
@@ -41,7 +41,7 @@ def own(tmp_path_factory):
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def watched(monkeypatch):
     """Return a list that gets the rows of every batch."""
     batches: list[list[int]] = []
     original = BatchLoader.__iter__
@@ -56,41 +56,41 @@ def drawn(monkeypatch):
     return batches
 
 
-def weighted(own, weights):
+def weighted(corpus, weights):
     return (
         *small_runs.SMALL,
         "data=quadruples",
         "keep_last=true",
         "data.train_rows=36",
-        f"data.train=[inli/train,'{own}']",
+        f"data.train=[inli/train,'{corpus}']",
         f"data.weights={weights}",
     )
 
 
 def test_weighted_run_killed_in_either_epoch_matches_uninterrupted_run(
-    run_tiny, own, tmp_path, drawn
+    run_tiny, corpus, tmp_path, watched
 ):
-    overrides = weighted(own, "[0.5,2]")
-    whole = run_tiny(tmp_path / "whole", *overrides)
-    steps = whole.read()["steps"]
-    batches = list(drawn)
+    overrides = weighted(corpus, "[0.5,2]")
+    uninterrupted = run_tiny(tmp_path / "whole", *overrides)
+    steps = uninterrupted.read()["steps"]
+    batches = list(watched)
 
     assert steps == len(batches) >= 8
 
     for at in (3, steps - 2):
-        drawn.clear()
+        watched.clear()
         with dies_at(at):
             run_tiny(tmp_path / str(at), *overrides)
 
-        assert drawn == batches[: len(drawn)]
+        assert watched == batches[: len(watched)]
 
-        drawn.clear()
+        watched.clear()
         resumed = run_tiny(tmp_path / str(at), *overrides)
 
-        assert 0 < len(drawn) < steps, "not from the start"
-        assert drawn == batches[-len(drawn) :]
+        assert 0 < len(watched) < steps, "not from the start"
+        assert watched == batches[-len(watched) :]
 
-        assert_same(resumed, whole)
+        assert_same(resumed, uninterrupted)
 
 
 def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted_run(
@@ -105,7 +105,7 @@ def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted
         lines.append(json.dumps(cells))
 
     path.write_text("\n".join(lines), encoding="utf-8")
-    own = (
+    overrides = (
         "+experiment=simcse_sup",
         *small_runs.LITTLE,
         "keep_last=true",
@@ -113,8 +113,8 @@ def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted
         f"data.train={path}",
         "data.held_out_share=0.2",
     )
-    whole = run_tiny(tmp_path / "whole", *own)
-    record = whole.read()
+    uninterrupted = run_tiny(tmp_path / "whole", *overrides)
+    record = uninterrupted.read()
 
     assert record["rows"]["read"] == 24
     assert record["rows"]["training_rows"] == record["rows"]["used"] == 20
@@ -122,6 +122,6 @@ def test_run_with_several_negatives_killed_in_either_epoch_matches_uninterrupted
 
     for at in (2, record["steps"] - 1):
         with dies_at(at):
-            run_tiny(tmp_path / str(at), *own)
+            run_tiny(tmp_path / str(at), *overrides)
 
-        assert_same(run_tiny(tmp_path / str(at), *own), whole)
+        assert_same(run_tiny(tmp_path / str(at), *overrides), uninterrupted)

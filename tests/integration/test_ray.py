@@ -56,13 +56,13 @@ def test_a_killed_command_continues_without_a_row_twice_or_lost(start, tmp_path)
 
     process.send_signal(signal.SIGKILL)
     process.wait()
-    kept = {file: file.stat().st_mtime_ns for file in vectors.glob("*.parquet")}
-    assert 2 <= len(kept) < FILES
+    mtimes = {file: file.stat().st_mtime_ns for file in vectors.glob("*.parquet")}
+    assert 2 <= len(mtimes) < FILES
 
     process = start()
     assert "sentences encoded" in process.communicate()[0]
     assert process.returncode == 0
-    assert all(file.stat().st_mtime_ns == changed for file, changed in kept.items())
+    assert all(file.stat().st_mtime_ns == changed for file, changed in mtimes.items())
 
     files = sorted(vectors.glob("*.parquet"))
     table = pa.concat_tables([pq.read_table(file) for file in files])

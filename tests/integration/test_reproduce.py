@@ -19,19 +19,19 @@ TINY = ["dualcse/table5", "--profile", "tiny"]
 
 def test_a_table_is_run_and_then_found(tmp_path, capfd):
     command = [sys.executable, "-m", "lightning_cse.reproduce", *TINY, "--only", *ROWS]
-    own = {"LIGHTNING_CSE_RUNS": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **own}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "2 runs: 2 missing" in done.stdout
+    variables = {"LIGHTNING_CSE_RUNS": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **variables}
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert "2 runs: 2 missing" in process.stdout
     for part in (*ROWS, "80.18", "64.68", "encoder tiny"):
-        assert part in done.stdout
+        assert part in process.stdout
 
     records = {path: path.read_text() for path in tmp_path.glob("dualcse*/*/record.json")}
     assert len(records) == 2
     for text in records.values():
-        shown = f"{100 * json.loads(text)['metrics']['test/rte/accuracy_all']:.2f}"
-        assert shown in done.stdout
+        accuracy = f"{100 * json.loads(text)['metrics']['test/rte/accuracy_all']:.2f}"
+        assert accuracy in process.stdout
 
     runs = ["--runs-dir", str(tmp_path)]
     assert main([*TINY, "--only", *ROWS, *runs]) == 0
@@ -50,10 +50,10 @@ def test_a_table_is_run_and_then_found(tmp_path, capfd):
 @pytest.mark.slow
 def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
     assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
-    shown = " ".join(capfd.readouterr().out.split())
-    assert shown.startswith("**DualCSE, Table 6: Sentence pairs of the two data sets**")
-    assert "32000" in shown.replace(",", "")
-    assert "Counted in the sample corpus" in shown
+    stdout = " ".join(capfd.readouterr().out.split())
+    assert stdout.startswith("**DualCSE, Table 6: Sentence pairs of the two data sets**")
+    assert "32000" in stdout.replace(",", "")
+    assert "Counted in the sample corpus" in stdout
     written = {path.name for path in (tmp_path / "reproduce" / "dualcse").iterdir()}
     assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
 
@@ -64,15 +64,15 @@ def test_the_overview_and_the_list_name_every_spec(tmp_path, capfd):
     listed = ["--list", *everything[2:]]
     for arguments in (everything, listed, []):
         assert main(arguments) == 0
-        shown = capfd.readouterr().out
-        places = [shown.index(f"{key} ") for key in find_specs(experiments_dir())]
-        assert places == sorted(places)
+        stdout = capfd.readouterr().out
+        positions = [stdout.index(f"{key} ") for key in find_specs(experiments_dir())]
+        assert positions == sorted(positions)
 
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["dualcse/tabel5"], "did you mean 'dualcse/table5'"),
         (["dualcse/table5", "--only", "DualCSE-Bros"], "did you mean 'DualCSE-Cross'"),
@@ -81,8 +81,8 @@ def test_the_overview_and_the_list_name_every_spec(tmp_path, capfd):
         (["dualcse/table5", "--set", "seed=3"], "--seeds"),
     ],
 )
-def test_mistakes(arguments, told, tmp_path, capfd):
+def test_mistakes(arguments, message, tmp_path, capfd):
     assert main([*arguments, "--dry-run", "--runs-dir", str(tmp_path)]) == 2
-    shown = capfd.readouterr().err
-    assert told in shown
-    assert "Traceback" not in shown
+    stderr = capfd.readouterr().err
+    assert message in stderr
+    assert "Traceback" not in stderr

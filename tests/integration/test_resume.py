@@ -49,16 +49,16 @@ STEP = ((DualCSE, "training_step"),)
 
 
 @contextmanager
-def killed_at(moment, seen, moments=MOMENTS):
-    """Die when this many of the moments have passed; ``seen`` gets their names."""
+def killed_at(moment, calls, moments=MOMENTS):
+    """Die when this many of the moments have passed; ``calls`` gets their names."""
 
     def mortal(original, name):
         @functools.wraps(original)
         def called(*args, **kwargs):
-            if len(seen) == moment:
+            if len(calls) == moment:
                 raise Killed
 
-            seen.append(name)
+            calls.append(name)
             return original(*args, **kwargs)
 
         return called
@@ -81,7 +81,7 @@ def reference(tmp_path_factory, run_tiny):
 @pytest.fixture
 def run(run_tiny, tmp_path, heard_interrupts):
     """Train for six steps, with overrides; the runs go below the test's folder."""
-    return lambda *overrides, place="": run_tiny(tmp_path / place, *SMALL, *overrides)
+    return lambda *overrides, name="": run_tiny(tmp_path / name, *SMALL, *overrides)
 
 
 # Killed
@@ -90,25 +90,25 @@ def run(run_tiny, tmp_path, heard_interrupts):
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
 def test_kill_at_every_moment(run, tmp_path):
-    seen = []
-    with killed_at(-1, seen):
-        whole = run(place="whole")
+    calls = []
+    with killed_at(-1, calls):
+        uninterrupted = run(name="whole")
 
-    assert seen.count("training_step") == STEPS
-    assert seen.count("on_train_epoch_end") == 2
+    assert calls.count("training_step") == STEPS
+    assert calls.count("on_train_epoch_end") == 2
     # The learning rate and the loss of each step, validations at 0, 2, 4, 6, and the test.
-    assert seen.count("log_metrics") == 2 * STEPS + 4 + 1
-    assert {name for _, name in MOMENTS} == set(seen)
+    assert calls.count("log_metrics") == 2 * STEPS + 4 + 1
+    assert {method for _, method in MOMENTS} == set(calls)
 
-    saved = seen.index("save_checkpoint")  # all moments before it go back to the very start
+    saved = calls.index("save_checkpoint")  # all moments before it go back to the very start
 
-    for moment in (0, 1, 4, saved - 1, *range(saved, len(seen))):
-        place = f"{moment}-{seen[moment]}"
+    for moment in (0, 1, 4, saved - 1, *range(saved, len(calls))):
+        name = f"{moment}-{calls[moment]}"
         with killed_at(moment, []), pytest.raises(Killed):
-            run(place=place)
+            run(name=name)
 
-        assert_same(run(place=place), whole)
-        shutil.rmtree(tmp_path / place)
+        assert_same(run(name=name), uninterrupted)
+        shutil.rmtree(tmp_path / name)
 
 
 VARIANTS = {
@@ -176,14 +176,14 @@ def variant_of(name):
 @pytest.mark.parametrize("variant", QUICK)
 def test_resume_matches_uninterrupted_run(variant, run, reference):
     overrides, steps = variant_of(variant)
-    whole = reference(*overrides)
+    uninterrupted = reference(*overrides)
 
-    assert whole.read()["steps"] == steps
+    assert uninterrupted.read()["steps"] == steps
 
     with dies_at(steps - 1):
         run(*overrides)
 
-    assert_same(run(*overrides), whole)
+    assert_same(run(*overrides), uninterrupted)
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_stop_at_every_step(variant, run, reference, tmp_path):
 
 def test_random_generators_are_resumed(run, monkeypatch):
     step = DualCSE.training_step
-    drawn = []
+    states = []
 
     def draw(self, batch, batch_idx):
         numbers = (
@@ -214,23 +214,23 @@ def test_random_generators_are_resumed(run, monkeypatch):
             torch.rand(1).item(),
         )
 
-        drawn.append((self.global_step, *numbers))
+        states.append((self.global_step, *numbers))
         return step(self, batch, batch_idx)
 
     monkeypatch.setattr(DualCSE, "training_step", draw)
-    run(place="whole")
-    whole = list(drawn)
-    drawn.clear()
+    run(name="whole")
+    expected = list(states)
+    states.clear()
 
     with killed_at(5, [], STEP), pytest.raises(Killed):
-        run(place="killed")
+        run(name="killed")
 
-    assert drawn == whole[:5]
+    assert states == expected[:5]
 
-    drawn.clear()
-    run(place="killed")
+    states.clear()
+    run(name="killed")
 
-    assert drawn == whole[4:]
+    assert states == expected[4:]
 
 
 @pytest.mark.parametrize("name", ["best.ckpt", "last.ckpt", "curves.csv"])
@@ -239,14 +239,17 @@ def test_damaged_file_is_reported_before_it_is_used(name, run, reference, tmp_pa
         run()
 
     (path,) = tmp_path.rglob(name)
-    whole = path.read_bytes()
-    places = random.Random(0).sample(range(len(whole)), 3)
-    damaged = [whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :] for place in places]
-    damaged += [whole[: len(whole) // 2], None]  # cut, and deleted
+    original = path.read_bytes()
+    offsets = random.Random(0).sample(range(len(original)), 3)
+    damaged = [
+        original[:offset] + bytes([original[offset] ^ 4]) + original[offset + 1 :]
+        for offset in offsets
+    ]
+    damaged += [original[: len(original) // 2], None]  # cut, and deleted
     if name == "last.ckpt":
         damaged.pop()  # without it, the run begins again
     if name == "curves.csv":
-        damaged[0] = whole.replace(b"0.", b"1.", 1)  # still a table of numbers
+        damaged[0] = original.replace(b"0.", b"1.", 1)  # still a table of numbers
 
     for content in damaged:
         path.unlink(missing_ok=True)
@@ -255,7 +258,7 @@ def test_damaged_file_is_reported_before_it_is_used(name, run, reference, tmp_pa
         with pytest.raises(DataError, match=rf"{name} is (damaged|missing)"):
             run()
 
-    path.write_bytes(whole)  # restored from a copy, as the message says
+    path.write_bytes(original)  # restored from a copy, as the message says
     assert_same(run(), reference())
 
 
@@ -334,8 +337,8 @@ def saved(checkpoint):
     return step
 
 
-@pytest.mark.parametrize(("which", "time", "kept"), [("best", 1, []), ("last", 2, [2])])
-def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, reference, tmp_path):
+@pytest.mark.parametrize(("which", "time", "steps"), [("best", 1, []), ("last", 2, [2])])
+def test_full_disk_keeps_the_previous_checkpoint(which, time, steps, run, reference, tmp_path):
     save, written = torch.save, []
 
     def fills_up(checkpoint, file):
@@ -351,7 +354,7 @@ def test_full_disk_keeps_the_previous_checkpoint(which, time, kept, run, referen
         patch.setattr(torch, "save", fills_up)
         run()
 
-    assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == kept
+    assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == steps
     assert not list(tmp_path.rglob("*.tmp"))
 
     assert_same(run(), reference())
@@ -387,8 +390,8 @@ def stopped_at(run, owner, name, count, *overrides, n=1):
 
 @pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
 def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
-    said = stopped_at(run, DualCSE, "training_step", step)
-    assert said == f"stopped at step {step}; the same command continues from there"
+    message = stopped_at(run, DualCSE, "training_step", step)
+    assert message == f"stopped at step {step}; the same command continues from there"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
     assert_same(run(), reference())
@@ -398,14 +401,14 @@ def test_signals_outside_of_steps(run, reference, tmp_path):
     assert stopped_at(run, training, "prepare", 1) == "stopped; the same command starts the run"
     assert not list(tmp_path.rglob("*.*"))
 
-    said = stopped_at(run, DualCSE, "on_validation_epoch_end", 1)
-    assert said == "stopped; the same command starts the run"
+    message = stopped_at(run, DualCSE, "on_validation_epoch_end", 1)
+    assert message == "stopped; the same command starts the run"
 
-    said = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
-    assert said == "stopped; the same command continues from step 2"
+    message = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
+    assert message == "stopped; the same command continues from step 2"
 
-    said = stopped_at(run, training, "test", 1)
-    assert said == "stopped; the same command repeats only the test"
+    message = stopped_at(run, training, "test", 1)
+    assert message == "stopped; the same command repeats only the test"
 
     assert_same(run(), reference())
 

@@ -53,7 +53,7 @@ def start(tmp_path):
     """Start ``train`` in one process, or a machine's torchrun if there is a port."""
     (tmp_path / "records.py").write_text(RECORDS)
 
-    def started(place, *overrides, port=None, program=("-m", "lightning_cse.train")):
+    def started(name, *overrides, port=None, program=("-m", "lightning_cse.train")):
         launcher = [
             *("-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
             *("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}"),
@@ -61,7 +61,7 @@ def start(tmp_path):
         return subprocess.Popen(
             [sys.executable, *(launcher if port else ()), *program, *POINT, *overrides],
             cwd=tmp_path,
-            env=environment(tmp_path, place),
+            env=environment(tmp_path, name),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -74,12 +74,12 @@ def start(tmp_path):
 def two(start):
     """Start the torchrun of two machines; each has its own folder of runs if two are named."""
 
-    def started(*places, overrides=MACHINES, **options):
+    def started(*names, overrides=MACHINES, **options):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
 
-        return [start(place, *overrides, port=port, **options) for place in places]
+        return [start(name, *overrides, port=port, **options) for name in names]
 
     return started
 
@@ -105,31 +105,31 @@ def test_loss_and_gradient_of_one_process(start, two, tmp_path):
     """
     point = (*EQUAL, "method.optimizer.lr=0")
     records = {"program": (str(tmp_path / "records.py"),)}
-    for place in ("one", "two"):
-        (tmp_path / place).mkdir()
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
 
-    one = finished([start("one", *point, **records)], tmp_path / "one")
+    single = finished([start("one", *point, **records)], tmp_path / "one")
     processes = two("two", "two", overrides=(*point, *MACHINES), **records)
-    other = finished(processes, tmp_path / "two")
+    distributed = finished(processes, tmp_path / "two")
 
-    assert other.path.name == one.path.name
+    assert distributed.path.name == single.path.name
 
-    losses = curves(one)["train/loss"]
+    losses = curves(single)["train/loss"]
     assert len(losses) == 12
-    assert curves(other)["train/loss"] == pytest.approx(losses, rel=1e-6)
+    assert curves(distributed)["train/loss"] == pytest.approx(losses, rel=1e-6)
 
     for step in range(12):
         name = f"gradient{step}.pt"
         expected = torch.load(tmp_path / "one" / name, weights_only=True)
-        found = torch.load(tmp_path / "two" / name, weights_only=True)
-        assert found.keys() == expected.keys()
+        gradients = torch.load(tmp_path / "two" / name, weights_only=True)
+        assert gradients.keys() == expected.keys()
 
-        whole, difference = torch.zeros(()), torch.zeros(())
+        squares, difference = torch.zeros(()), torch.zeros(())
         for key, gradient in expected.items():
-            whole += gradient.square().sum()
-            difference += (found[key] - gradient).square().sum()
+            squares += gradient.square().sum()
+            difference += (gradients[key] - gradient).square().sum()
 
-        assert float((difference / whole).sqrt()) < 1e-6, step
+        assert float((difference / squares).sqrt()) < 1e-6, step
 
 
 def test_killed_machine_and_the_same_commands_again(start, two, tmp_path):

@@ -42,7 +42,7 @@ class Watch:
 @pytest.fixture
 def run(run_tiny, tmp_path):
     """Train DualCSE for six steps, with overrides; the runs go below the test's folder."""
-    return lambda line="", place="": run_tiny(tmp_path / place, *SMALL, *line.split())
+    return lambda line="", name="": run_tiny(tmp_path / name, *SMALL, *line.split())
 
 
 # What is measured
@@ -63,7 +63,7 @@ def test_evaluation_does_not_change_training(run, monkeypatch):
     for name, line in MEASURED.items():
         with monkeypatch.context() as patch:
             watch = Watch(patch)
-            folder = run(f"{line} keep_last=true", place=name)
+            folder = run(f"{line} keep_last=true", name=name)
 
         last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
         parameters = {key: tensor.tolist() for key, tensor in last["state_dict"].items()}
@@ -71,18 +71,18 @@ def test_evaluation_does_not_change_training(run, monkeypatch):
 
     expected = trained["default"]
     assert [len(batch) for batch in expected[0]] == [8, 8, 4] * 2
-    assert [name for name, found in trained.items() if found != expected] == []
+    assert [name for name, weights in trained.items() if weights != expected] == []
 
 
 @pytest.mark.parametrize("limit", ["2", "0.7"])
 def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
     with monkeypatch.context() as patch:
-        whole = Watch(patch)
-        run(place="whole")
+        unlimited = Watch(patch)
+        run(name="whole")
 
     watch = Watch(monkeypatch)
-    folder = run(f"trainer.limit_train_batches={limit} trainer.max_steps=-1", place="limited")
-    assert watch.rows == [*whole.rows[0:2], *whole.rows[3:5]]
+    folder = run(f"trainer.limit_train_batches={limit} trainer.max_steps=-1", name="limited")
+    assert watch.rows == [*unlimited.rows[0:2], *unlimited.rows[3:5]]
     assert folder.read()["steps"] == 4  # the schedule's length
 
 
@@ -114,33 +114,33 @@ def test_a_callback_and_an_argument_of_the_trainer_of_ones_own(run):
 
 
 def test_start_from_the_weights_of_a_run(run, monkeypatch, caplog):
-    first = run(place="first")
+    first = run(name="first")
     step = first.read()["best"]["step"]
     monitor = first.read()["best"]["monitor"]
-    second = run(f"init_from={first.path}", place="second")
+    second = run(f"init_from={first.path}", name="second")
     assert curves(second)[monitor][0] == curves(first)[monitor][step]
     assert curves(second)["train/loss"] != curves(first)["train/loss"]
 
     # What counts is the content of the weights, not the place.
     digest = first.read()["checkpoint"]["sha256"]
     assert second.read()["decisive"]["config"]["init_from"] == digest
-    again = run(f"init_from={second.path}", place="third")
-    assert len({folder.config_hash for folder in (first, second, again)}) == 3
+    third = run(f"init_from={second.path}", name="third")
+    assert len({folder.config_hash for folder in (first, second, third)}) == 3
 
     caplog.set_level(logging.INFO)
-    other = run(f"{GAUSSCSE} init_from={first.path}", place="gauss")
-    assert other.read()["steps"]
+    gausscse = run(f"{GAUSSCSE} init_from={first.path}", name="gauss")
+    assert gausscse.read()["steps"]
     assert "newly drawn: model." in caplog.text
 
 
 def test_start_from_an_encoder_that_does_not_fit(run, tmp_path):
-    first = run(place="first")
+    first = run(name="first")
     with pytest.raises(ConfigError, match=r"init_from: .* does not fit the encoder tiny: \d+ of"):
-        run(f"init_from={first.path} encoder.width=16", place="narrow")
+        run(f"init_from={first.path} encoder.width=16", name="narrow")
 
     frozen = f"init_from={first.path} encoder.freeze_embeddings=true"
     with pytest.raises(ConfigError, match=r"init_from: .* has another .*, which is frozen here"):
-        run(frozen, place="frozen")
+        run(frozen, name="frozen")
 
 
 # Numbers that are not finite
@@ -149,40 +149,40 @@ def test_start_from_an_encoder_that_does_not_fit(run, tmp_path):
 class Broken(DualContrastive):
     """A loss that is, or whose gradient is, not a number at one batch."""
 
-    def __init__(self, at, how):
+    def __init__(self, at, fault):
         super().__init__()
         self.at = at
-        self.how = how
+        self.fault = fault
         self.calls = 0
 
-    def forward(self, premise, *others, **named):
+    def forward(self, premise, *hypotheses, **named):
         self.calls += 1
-        loss = super().forward(premise, *others, **named)
+        loss = super().forward(premise, *hypotheses, **named)
         if self.calls != self.at:
             return loss
 
-        if self.how == "gradient":
+        if self.fault == "gradient":
             return loss + (premise.explicit * 0).abs().sqrt().sum()  # 0 * inf on the way back
 
-        return loss * float(self.how)
+        return loss * float(self.fault)
 
 
 @pytest.mark.parametrize(
-    ("how", "clip", "message"),
+    ("fault", "clip", "message"),
     [
         ("nan", "1.0", "the loss of step 4 is nan"),
         ("gradient", "null", "the norm of the gradient of step 4 is nan"),
     ],
 )
 def test_training_stops_at_a_number_that_is_not_finite(
-    how, clip, message, run, tmp_path, monkeypatch
+    fault, clip, message, run, tmp_path, monkeypatch
 ):
     line = f"trainer.gradient_clip_val={clip}"
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match=message) as caught:
         watch = Watch(patch)
 
         def broken(**options) -> Broken:
-            return Broken(4, how)
+            return Broken(4, fault)
 
         patch.setattr("lightning_cse.losses.DualContrastive", broken)
         run(line)
@@ -202,7 +202,7 @@ def test_training_stops_at_a_number_that_is_not_finite(
     failure = json.loads((last.parents[1] / "failed.json").read_text())
     assert message in failure["message"]
 
-    if how == "nan":  # with the right loss, the same command continues from there
+    if fault == "nan":  # with the right loss, the same command continues from there
         assert run(line).status == "finished"
 
 
@@ -269,16 +269,16 @@ def test_loss_of_accumulated_batches_is_their_mean(run, monkeypatch):
         return loss
 
     monkeypatch.setattr(DualContrastive, "forward", forward)
-    found = curves(run("trainer.accumulate_grad_batches=2 eval_every=1"))
+    accumulated = curves(run("trainer.accumulate_grad_batches=2 eval_every=1"))
 
     assert len(losses) == 6  # batches 1 + 2, 3, 4 + 5, 6: an epoch ends with a step
 
     steps = [np.mean(losses[0:2]), losses[2], np.mean(losses[3:5]), losses[5]]
-    assert list(found["train/loss"].values()) == pytest.approx(steps, rel=1e-6)
-    assert list(found["val/rte/accuracy_all"]) == [0, 1, 2, 3, 4]
+    assert list(accumulated["train/loss"].values()) == pytest.approx(steps, rel=1e-6)
+    assert list(accumulated["val/rte/accuracy_all"]) == [0, 1, 2, 3, 4]
 
     rates = [5e-5 * share for share in (1, 0.75, 0.5, 0.25)]
-    assert list(found["train/learning_rate"].values()) == pytest.approx(rates)
+    assert list(accumulated["train/learning_rate"].values()) == pytest.approx(rates)
 
 
 # Long sentences and other corpora

@@ -147,9 +147,9 @@ def test_ten_rows_with_a_kill_in_between(start, tmp_path, endpoint, pattern):
     assert all(len(set(row.values())) == len(provenance["pattern"]["roles"]) + 1 for row in rows)
     assert provenance["structured_output"] == STRUCTURED[endpoint[0]]
     # Each reply is kept once, and none that was kept before the kill was asked for again.
-    asked = sum(role["asked"] for role in provenance["acceptance"]["roles"].values())
-    assert kept(tmp_path) == asked
-    assert f"{asked:,} questions, {before:,} of them in the cache, 0 failed" in stdout + stderr
+    requests = sum(role["asked"] for role in provenance["acceptance"]["roles"].values())
+    assert kept(tmp_path) == requests
+    assert f"{requests:,} questions, {before:,} of them in the cache, 0 failed" in stdout + stderr
 
 
 def test_twenty_pairs_with_a_kill_in_between(start, tmp_path):

@@ -35,12 +35,12 @@ def slurm(tmp_path_factory):
 
 
 def output(*command, **options):
-    done = subprocess.run(
+    process = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
-    assert done.returncode == 0, done.stdout
+    assert process.returncode == 0, process.stdout
 
-    return done.stdout
+    return process.stdout
 
 
 def state(job):
@@ -50,13 +50,15 @@ def state(job):
 def wait_for(step, job, curves, log):
     """Wait until a step is in the curves, or the job is done if there is no step."""
     while True:
-        now = state(job)
+        job_state = state(job)
         logged = [int(line.split(",")[0]) for path in curves() for line in lines(path)]
-        if now in ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"):
-            pytest.fail(f"the job is {now}: {log.read_text()}")
+        if job_state in ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"):
+            pytest.fail(f"the job is {job_state}: {log.read_text()}")
 
-        if now == "COMPLETED" or (step and max(logged, default=0) >= step and now == "RUNNING"):
-            assert step is None or now == "RUNNING", "it ended too soon"
+        if job_state == "COMPLETED" or (
+            step and max(logged, default=0) >= step and job_state == "RUNNING"
+        ):
+            assert step is None or job_state == "RUNNING", "it ended too soon"
             return
 
         time.sleep(0.1)
@@ -68,16 +70,16 @@ def lines(path):
 
 def test_job_that_is_stopped_and_queued_again(tmp_path):
     folder = tmp_path / "job"
-    there = environment(tmp_path, "job")
-    there["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), there["PATH"]])
+    env = environment(tmp_path, "job")
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
     script = tmp_path / "train.sbatch"
     text = re.search(r"```bash\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)[1]
     text = re.sub(r"#SBATCH --gpus-per-node.*\n", "", text)
-    here = f"lightning_cse.train {' '.join(POINT)} trainer.devices=2 trainer.strategy=ddp\n"
-    script.write_text(re.sub(r"lightning_cse\.train (.*\\\n)*.*\n", here, text))
+    command = f"lightning_cse.train {' '.join(POINT)} trainer.devices=2 trainer.strategy=ddp\n"
+    script.write_text(re.sub(r"lightning_cse\.train (.*\\\n)*.*\n", command, text))
     log = tmp_path / "log.txt"
     size = ("--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1")
-    submitted = output("sbatch", *size, f"--output={log}", script, env=there, cwd=tmp_path)
+    submitted = output("sbatch", *size, f"--output={log}", script, env=env, cwd=tmp_path)
     job = submitted.split()[-1]
     curves = lambda: folder.rglob("curves.csv")  # noqa: E731
 
@@ -95,9 +97,9 @@ def test_job_that_is_stopped_and_queued_again(tmp_path):
     alone = ("trainer.devices=2", "trainer.strategy=ddp")
     output(*TRAIN, *POINT, *alone, env=environment(tmp_path, "whole"), cwd=tmp_path)
     (record,) = folder.rglob("record.json")
-    (whole,) = reference.rglob("record.json")
+    (expected,) = reference.rglob("record.json")
 
-    assert_same(Run.at(record.parent), Run.at(whole.parent))
+    assert_same(Run.at(record.parent), Run.at(expected.parent))
 
 
 def test_sweep_by_submitit(tmp_path):
@@ -114,14 +116,14 @@ def test_sweep_by_submitit(tmp_path):
     assert "2 points: 2 finished" in printed
 
     output(*TRAIN, *point, env=environment(tmp_path, "here"), cwd=tmp_path)
-    found, expected = (
+    records, expected = (
         {
             path.parent.name: Run.at(path.parent).read()
-            for path in (tmp_path / place).rglob("record.json")
+            for path in (tmp_path / folder).rglob("record.json")
         }
-        for place in ("jobs", "here")
+        for folder in ("jobs", "here")
     )
-    assert found.keys() == expected.keys()
+    assert records.keys() == expected.keys()
 
     for name, record in expected.items():
-        assert found[name]["metrics"] == record["metrics"]
+        assert records[name]["metrics"] == record["metrics"]

@@ -26,8 +26,8 @@ def speaking_encoder(tmp_path):
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')
     modules = [
-        {"type": f"sentence_transformers.models.{kind}", "path": path}
-        for kind, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
+        {"type": f"sentence_transformers.models.{module}", "path": path}
+        for module, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
 

@@ -119,16 +119,16 @@ def test_points_without_predictions_of_a_task_are_left_out_and_named(two, make_r
 def test_damaged_files_do_not_stop_the_comparison_of_the_others(two, make_run, capsys, caplog):
     broken = [Path(make_run("broken", 0, GOOD)), Path(make_run("broken", 1, GOOD))]
     file = broken[0] / "predictions" / "rte.parquet"
-    whole = file.read_bytes()
+    original = file.read_bytes()
     damaged = []
-    for place in range(0, len(whole), 40):
-        flipped = bytearray(whole)
-        flipped[place] ^= 1 << place % 8
+    for offset in range(0, len(original), 40):
+        flipped = bytearray(original)
+        flipped[offset] ^= 1 << offset % 8
         damaged.append(bytes(flipped))
 
     want = None
     (broken[1] / "record.json").write_bytes(b"[1]")
-    for content in (b"", b"\xff", whole[:-30], *damaged):
+    for content in (b"", b"\xff", original[:-30], *damaged):
         file.write_bytes(content)
         caplog.clear()
         assert main([*two, str(broken[0]), "--format", "csv"]) == 0

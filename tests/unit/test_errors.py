@@ -37,8 +37,8 @@ def test_what_is_raised_becomes_a_line(error, code, line, capsys):
 def test_the_traceback_of_a_fault_of_ours_is_printed(capsys):
     assert report(KeyError("x")) == 1
 
-    said = capsys.readouterr().err
-    assert said == "KeyError: 'x'\nerror: KeyError: 'x' (a bug in lightning_cse)\n"
+    stderr = capsys.readouterr().err
+    assert stderr == "KeyError: 'x'\nerror: KeyError: 'x' (a bug in lightning_cse)\n"
 
 
 def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys):

@@ -103,15 +103,15 @@ def test_loss_matches_a_loop(reverse, example):
     premise, entailment, contradiction = (PointEmbedding(x) for x in normal(3, 4, 3))
     total = 0.0
     for i, p in enumerate(premise.vector):
-        own = length(p)
-        scores = [float(p @ x) - own for x in (*entailment.vector, *contradiction.vector)]
+        norm = length(p)
+        scores = [float(p @ x) - norm for x in (*entailment.vector, *contradiction.vector)]
         if reverse:
             scores += [float(p @ h) - length(h) for h in entailment.vector]
 
         total += math.log(sum(math.exp(s / 0.5) for s in scores)) - scores[i] / 0.5
 
-    found = loss(premise, entailment, contradiction)
-    assert found.item() == pytest.approx(total / 4, rel=1e-9)
+    result = loss(premise, entailment, contradiction)
+    assert result.item() == pytest.approx(total / 4, rel=1e-9)
 
 
 @pytest.mark.parametrize(("module", "name"), [("boxes", "BoxModel"), ("poincare", "PoincareModel")])

@@ -56,9 +56,9 @@ def written(folder):
     while True:
         (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")
         parts = records(file.read_bytes())
-        found = [wandb_internal_pb2.Record.FromString(record) for record in parts]
-        if of_type(found, "exit") or time.monotonic() > deadline:
-            return found
+        sent = [wandb_internal_pb2.Record.FromString(record) for record in parts]
+        if of_type(sent, "exit") or time.monotonic() > deadline:
+            return sent
 
         time.sleep(0.02)
 
@@ -67,22 +67,26 @@ def records(content):
     """Read LevelDB's log: blocks of 32 KiB, each part with crc, length and kind."""
     at, record = 7, b""
     while at + 7 <= len(content):
-        left = 2**15 - at % 2**15
-        if left < 7:
-            at += left
+        remaining = 2**15 - at % 2**15
+        if remaining < 7:
+            at += remaining
             continue
 
-        _, length, kind = struct.unpack_from("<IHB", content, at)
+        _, length, record_type = struct.unpack_from("<IHB", content, at)
         record += content[at + 7 : at + 7 + length]
         at += 7 + length
-        if kind in {1, 4}:  # whole, or the last part
+        if record_type in {1, 4}:  # whole, or the last part
             yield record
             record = b""
 
 
-def of_type(found, kind):
+def of_type(records, record_type):
     """Return the records of one kind."""
-    return [getattr(record, kind) for record in found if record.WhichOneof("record_type") == kind]
+    return [
+        getattr(record, record_type)
+        for record in records
+        if record.WhichOneof("record_type") == record_type
+    ]
 
 
 def values_of(items):
@@ -91,9 +95,9 @@ def values_of(items):
     return {key: json.loads(value) for key, value in values.items() if not key.startswith("_")}
 
 
-def history(found):
+def history(records):
     """Return what was logged."""
-    return [values_of(row.item) for row in of_type(found, "history")]
+    return [values_of(row.item) for row in of_type(records, "history")]
 
 
 class Line(LightningModule):
@@ -113,9 +117,9 @@ class Line(LightningModule):
 
 def fit(used, folder):
     """Fit on four constant batches of one."""
-    shown = ("enable_progress_bar", "enable_model_summary", "enable_checkpointing")
+    switches = ("enable_progress_bar", "enable_model_summary", "enable_checkpointing")
     options = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1}
-    options |= dict.fromkeys(shown, False)
+    options |= dict.fromkeys(switches, False)
     trainer = Trainer(logger=used, default_root_dir=folder, **options)
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
@@ -126,36 +130,36 @@ def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
     config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}}
     for seed in (0, 1):
         (tmp_path / f"s{seed}").mkdir()
-        one = wandb_of(tmp_path / f"s{seed}", seed=seed, settings=config)
-        one.log_metrics({"train/loss": 1.0 + seed}, step=10)
-        one.finalize("success")  # a Trainer's; the test is still to come
-        one.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
-        one.close(seed)
-        one.close(0)
-        one.log_metrics({"train/loss": 9.0}, step=30)
+        logger = wandb_of(tmp_path / f"s{seed}", seed=seed, settings=config)
+        logger.log_metrics({"train/loss": 1.0 + seed}, step=10)
+        logger.finalize("success")  # a Trainer's; the test is still to come
+        logger.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
+        logger.close(seed)
+        logger.close(0)
+        logger.log_metrics({"train/loss": 9.0}, step=30)
 
     for seed in (0, 1):
-        found = written(tmp_path / f"s{seed}")
-        (start,) = of_type(found, "run")[:1]
+        sent_records = written(tmp_path / f"s{seed}")
+        (start,) = of_type(sent_records, "run")[:1]
         assert start.run_id == f"dualcse_cross-0123456789-s{seed}"
         assert start.display_name == f"dualcse_cross-s{seed}"
         assert (start.project, start.run_group) == ("lightning_cse", "dualcse_cross/seeds")
         assert values_of(start.config.update)["method"] == config["method"]
-        assert history(found) == [
+        assert history(sent_records) == [
             {"train/loss": 1.0 + seed, "trainer/global_step": 10},
             {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
         ]
-        assert [end.exit_code for end in of_type(found, "exit")] == [seed]
-        sent = b"".join(record.SerializeToString() for record in found)
+        assert [end.exit_code for end in of_type(sent_records, "exit")] == [seed]
+        sent = b"".join(record.SerializeToString() for record in sent_records)
         assert b"on-the-command-line" not in sent
 
 
 def test_same_values_as_the_curves(tmp_path):
-    one = wandb_of(tmp_path)
+    wandb_logger = wandb_of(tmp_path)
     curves = Curves(tmp_path / "curves.csv")
     logger = CurvesLogger(curves)
-    fit([logger, one], tmp_path)
-    one.close()
+    fit([logger, wandb_logger], tmp_path)
+    wandb_logger.close()
     assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
     rows = history(written(tmp_path))
     for key, points in curves.read().items():
@@ -197,16 +201,16 @@ RECORD = {
 def test_what_stands_in_the_table_of_runs(tmp_path):
     method = {"_target_": "lightning_cse.methods.DualCSE"}
     settings = {"method": method, "encoder": {"name": "small"}}
-    one = wandb_of(tmp_path, settings=settings, tags=["small", "", "t" * 80])
+    logger = wandb_of(tmp_path, settings=settings, tags=["small", "", "t" * 80])
     keys = ("val/rte/accuracy_all", "val/rte/threshold", "train/loss", "train/learning_rate")
     for step, value in enumerate((1.0, 3.0, 2.0)):
-        one.log_metrics(dict.fromkeys(keys, value), step=step)
+        logger.log_metrics(dict.fromkeys(keys, value), step=step)
 
-    log_final(one, final_values(RECORD), 20)
-    one.close()
-    found = written(tmp_path)
+    log_final(logger, final_values(RECORD), 20)
+    logger.close()
+    sent_records = written(tmp_path)
     summary = {}
-    for update in of_type(found, "summary"):
+    for update in of_type(sent_records, "summary"):
         summary |= values_of(update.update)
 
     assert summary == {
@@ -220,7 +224,7 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
         "best/step": 20,
         "summary/rfd_alignment": 0.25,
     }
-    (start,) = of_type(found, "run")[:1]
+    (start,) = of_type(sent_records, "run")[:1]
     assert list(start.tags) == ["dualcse", "small", "t" * 64]
 
 

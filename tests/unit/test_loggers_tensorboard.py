@@ -58,11 +58,11 @@ def test_every_value_is_there(tmp_path):
     logger.close()
     logger.close()
     logger.log_metrics({"train/loss": 9.0}, step=4)
-    found = curves(tmp_path)
-    assert found["train/loss"] == [(0, 1.0), (3, 4.0)]
-    assert found["test/rte/accuracy_all"] == [(3, 0.75)]
-    assert found["summary/rfd_alignment"] == [(3, 0.25)]
-    assert "summary/rfd_uniformity" not in found
+    values = curves(tmp_path)
+    assert values["train/loss"] == [(0, 1.0), (3, 4.0)]
+    assert values["test/rte/accuracy_all"] == [(3, 0.75)]
+    assert values["summary/rfd_alignment"] == [(3, 0.25)]
+    assert "summary/rfd_uniformity" not in values
     group = {"group": "dualcse_cross/seeds", "tags": "a"}
     settings = {"seed": 0, "monitor": "val/stsb/spearman", "method/lr": 5e-5}
     assert settings_of(tmp_path) == {**settings, **group}

@@ -14,7 +14,7 @@ STEPS = [0, 125, 250, 375]
 
 def curves():
     """Return curves of a small run with two views."""
-    found = {
+    points = {
         "train/loss": [(step, 2 + math.exp(-step / 50)) for step in range(1, 376)],
         MONITOR: list(zip(STEPS, [0.6, 0.7, 0.75, 0.7], strict=True)),
         "val/rte/accuracy_implied": [(step, 0.5) for step in STEPS],
@@ -23,20 +23,20 @@ def curves():
     for measure in ("alignment", "uniformity"):
         for view in ("", "implicit/"):
             for side in ("held_out/", "eval/", "rfd_"):
-                found[f"diag/{view}{side}{measure}"] = [(step, 1.0) for step in STEPS]
+                points[f"diag/{view}{side}{measure}"] = [(step, 1.0) for step in STEPS]
 
-    return found
+    return points
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def figures(monkeypatch):
     """The figures themselves, in the order in which they are saved."""
-    kept = []
+    figures = []
     save = Figure.savefig
-    keep = lambda figure, *a, **b: (kept.append(figure), save(figure, *a, **b))  # noqa: E731
+    keep = lambda figure, *a, **b: (figures.append(figure), save(figure, *a, **b))  # noqa: E731
     monkeypatch.setattr(Figure, "savefig", keep)
 
-    return kept
+    return figures
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,19 @@ def drawn(monkeypatch):
     ],
 )
 def test_a_figure_is_drawn_where_its_curves_were_logged(keys, names, tmp_path):
-    given = {key: points for key, points in curves().items() if key.startswith(keys)}
-    paths = run_figures(given, tmp_path / "figures", MONITOR)
+    logged = {key: points for key, points in curves().items() if key.startswith(keys)}
+    paths = run_figures(logged, tmp_path / "figures", MONITOR)
     assert [path.name for path in paths] == names
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_best_step_and_a_row_for_each_view(tmp_path, drawn):
+def test_best_step_and_a_row_for_each_view(tmp_path, figures):
     run_figures(curves(), tmp_path, MONITOR)
-    _, scores, diagnostics = drawn
-    shown = {line.get_label(): line for line in scores.axes[0].get_lines()}
+    _, scores, diagnostics = figures
+    by_label = {line.get_label(): line for line in scores.axes[0].get_lines()}
     best = "best: 0.7500 at step 250"
-    assert set(shown) == {"rte/accuracy_implied", "rte/accuracy_all (monitor)", best}
-    assert shown[best].get_xydata().tolist() == [[250, 0.75]]
+    assert set(by_label) == {"rte/accuracy_implied", "rte/accuracy_all (monitor)", best}
+    assert by_label[best].get_xydata().tolist() == [[250, 0.75]]
     labels = [panel.get_ylabel() for panel in diagnostics.axes[::3]]
     assert labels == ["alignment", "implicit/alignment"]
     for panel in (diagnostics.axes[0], diagnostics.axes[4]):

@@ -68,10 +68,10 @@ def run(data, capsys):
 
     def prepared(*arguments, code=0):
         assert prepare.main([*arguments, "--data-dir", str(data)]) == code
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
+        output = capsys.readouterr()
+        assert "Traceback" not in output.err
 
-        return shown.err if code else shown.out
+        return output.err if code else output.out
 
     return prepared
 
@@ -171,7 +171,7 @@ def test_without_a_name_the_corpora_are_listed(run, data):
 
 
 @pytest.mark.parametrize(
-    ("dev", "message", "kept"),
+    ("dev", "message", "file_count"),
     [
         (b"{}\n" * 59, f"/{DEV}:1: no column 'sentence1'", 1),
         (
@@ -182,7 +182,7 @@ def test_without_a_name_the_corpora_are_listed(run, data):
         (None, ": not the official zip archive: File is not a zip file", 0),
     ],
 )
-def test_a_wrong_archive(official, run, data, dev, message, kept):
+def test_a_wrong_archive(official, run, data, dev, message, file_count):
     archive = official / "second/snli_1.0.zip"
     if dev is None:
         archive.write_bytes(archive.read_bytes()[:900])
@@ -190,7 +190,7 @@ def test_a_wrong_archive(official, run, data, dev, message, kept):
         pack(archive.parent, {MEMBERS[0]: FILES[f"SNLI/{MEMBERS[0]}"], DEV: dev})
 
     assert f"error: {archive}{message}" in run("snli", code=2)
-    assert len(files_of(data)) == kept
+    assert len(files_of(data)) == file_count
 
 
 def test_sentences_are_tokenised_ahead_of_a_training(tmp_path, capsys):

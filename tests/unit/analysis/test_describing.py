@@ -36,8 +36,8 @@ def described(tmp_path):
     """
 
     def run(name, *overrides):
-        places = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
-        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *places, *overrides)
+        folders = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
+        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *folders, *overrides)
         folder = describe(cfg, name)
 
         return json.loads((folder / "summary.json").read_text()), folder
@@ -46,7 +46,7 @@ def described(tmp_path):
 
 
 @pytest.fixture
-def own(tmp_path):
+def overrides(tmp_path):
     """Forty sentences of four words; for twenty, rows that keep three, two and none of them."""
     anchors = [f"alpha{k} beta{k} gamma{k} delta{k}" for k in range(40)]
     (tmp_path / "corpus.txt").write_text("\n".join(anchors) + "\n")
@@ -67,22 +67,24 @@ def own(tmp_path):
     ]
 
 
-def test_a_hybrid_s_roles_pairs_and_match_error_rates(described, own):
-    summary, folder = described("ngcse_wiki_sts", *own)
+def test_a_hybrid_s_roles_pairs_and_match_error_rates(described, overrides):
+    summary, folder = described("ngcse_wiki_sts", *overrides)
     mine, stsb = summary["sets"]
     assert (mine["name"], mine["rows"]) == ("ngcse_wiki_sts", 36)  # a tenth is held out
     llm = mine["roles"]["positive"]
     assert 16 <= llm <= 20
-    found = [(each["label"], each["pairs"], each["mer"]["median"]) for each in mine["pairs"]]
+    summaries = [
+        (pairs["label"], pairs["pairs"], pairs["mer"]["median"]) for pairs in mine["pairs"]
+    ]
     rates = {"positive": 1 / 4, "intermediate": 2 / 4, "negative": 1.0}
-    assert found == [(f"anchor - {role}", llm, rate) for role, rate in rates.items()]
+    assert summaries == [(f"anchor - {role}", llm, rate) for role, rate in rates.items()]
     assert stsb["name"] == "STS-B dev, sample of 100 pairs"
     assert (folder / summary["figure"]).read_bytes().startswith(b"\x89PNG")
     assert OmegaConf.load(folder / "config.yaml").rows == 1000
 
 
-def test_plain_sentences_have_dropout_pairs_beside_those_of_stsb(described, own):
-    summary, _ = described("ngcse_wiki", *own)
+def test_plain_sentences_have_dropout_pairs_beside_those_of_stsb(described, overrides):
+    summary, _ = described("ngcse_wiki", *overrides)
     pairs, random = summary["sets"][0]["pairs"]
     assert (pairs["kind"], pairs["label"]) == ("positive", "anchor, two dropout passes")
     assert (random["kind"], random["label"]) == ("negative", "anchor - random other anchor")
@@ -90,20 +92,20 @@ def test_plain_sentences_have_dropout_pairs_beside_those_of_stsb(described, own)
     assert random["mer"]["mean"] == 1, "no two rows have a word in common"
     assert set(pairs["mer"].values()) == {0.0}
     assert 0 < pairs["cosine"]["mean"] < 0.999
-    assert described("ngcse_wiki", *own)[0]["sets"] == summary["sets"]
+    assert described("ngcse_wiki", *overrides)[0]["sets"] == summary["sets"]
     scores = read_corpus("stsb", "dev", sample_dir())["score"]
     positive, negative = summary["sets"][1]["pairs"]
     assert positive["pairs"] == sum(score > 4 for score in scores)
     assert negative["pairs"] == sum(score < 1 for score in scores)
 
 
-def test_the_roles_asked_for(described, own):
+def test_the_roles_asked_for(described, overrides):
     roles = ("positive=anchor", "negative=intermediate")
-    summary, _ = described("ngcse_wiki_sts", *own, *roles)
+    summary, _ = described("ngcse_wiki_sts", *overrides, *roles)
     labels = [pairs["label"] for pairs in summary["sets"][0]["pairs"]]
     assert labels == ["anchor, two dropout passes", "anchor - intermediate"]
     with pytest.raises(DataError, match=r"no column 'positiv'; found: anchor, positive"):
-        described("ngcse_wiki_sts", *own, "positive=positiv")
+        described("ngcse_wiki_sts", *overrides, "positive=positiv")
 
 
 def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described, tmp_path):
@@ -118,12 +120,12 @@ def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described, t
     assert shuffled["mer"]["mean"] > 0.5
 
 
-def test_the_folder_is_named_by_what_decides_the_numbers(described, own):
-    first, folder = described("ngcse_wiki", *own, "rows=5")
+def test_the_folder_is_named_by_what_decides_the_numbers(described, overrides):
+    first, folder = described("ngcse_wiki", *overrides, "rows=5")
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"
     assert first["sets"][0]["pairs"][0]["measured"] == 5
-    assert described("ngcse_wiki", *own, "rows=5")[1] == folder
-    assert described("ngcse_wiki", *own, "rows=5", "seed=1")[1] != folder
+    assert described("ngcse_wiki", *overrides, "rows=5")[1] == folder
+    assert described("ngcse_wiki", *overrides, "rows=5", "seed=1")[1] != folder
 
 
 def test_a_wrong_file_is_reported_before_an_encoder_is_looked_for(described, tmp_path):
@@ -138,8 +140,8 @@ def test_a_wrong_file_is_reported_before_an_encoder_is_looked_for(described, tmp
         described("file", f"data.train={path}", *nowhere)
 
 
-def test_a_file_is_read_once(described, own, caplog):
-    path = own[0].partition("[")[2].rstrip("]")
+def test_a_file_is_read_once(described, overrides, caplog):
+    path = overrides[0].partition("[")[2].rstrip("]")
     with caplog.at_level("INFO", "lightning_cse.data.read"):
         described("file", f"data.train={path}")
 

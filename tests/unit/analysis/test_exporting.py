@@ -55,11 +55,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "options", "view", "reading", "is_cosine"), CASES)
-def test_exported_vectors_are_those_of_the_model(kind, options, view, reading, is_cosine, tmp_path):
-    model = untrained(kind, encoder=tiny_encoder(max_length=48, **reading), **options)
+@pytest.mark.parametrize(("method", "options", "view", "reading", "is_cosine"), CASES)
+def test_exported_vectors_are_those_of_the_model(
+    method, options, view, reading, is_cosine, tmp_path
+):
+    model = untrained(method, encoder=tiny_encoder(max_length=48, **reading), **options)
     checked = export(model, tmp_path / "folder", view=None if view == model.views[0] else view)
-    assert checked.startswith(f"{kind.__name__}, view {view}: 64 vectors within ")
+    assert checked.startswith(f"{method.__name__}, view {view}: 64 vectors within ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     exported = SentenceTransformer(str(tmp_path / "folder"), device="cpu", local_files_only=True)
     vectors = exported.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
@@ -105,12 +107,12 @@ def test_export_of_a_run_works_without_this_package(run_tiny, tmp_path, capfd, m
         "vector = S('new/folder', device='cpu').encode('Tea.', show_progress_bar=False)\n"
         "print(*vector.tolist())"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
     )
-    assert done.returncode == 0, done.stderr
-    assert "MISSING" not in done.stderr + done.stdout
-    printed = [float(value) for value in done.stdout.splitlines()[-1].split()]
+    assert process.returncode == 0, process.stderr
+    assert "MISSING" not in process.stderr + process.stdout
+    printed = [float(value) for value in process.stdout.splitlines()[-1].split()]
     expected = lightning_cse.load(run.path).encode("Tea.", "implicit")
     assert printed == pytest.approx(expected.tolist(), abs=1e-5)
     assert main(command) == 2
@@ -151,7 +153,7 @@ class Undeclared(PointModel):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reading", "view", "message"),
+    ("method", "reading", "view", "message"),
     [
         (PointModel, {"pooling": "prompt", "denoise": True}, None, "denoise cannot be exported"),
         (PointModel, {"pooling": "first_last"}, None, "pooling first_last cannot be exported"),
@@ -159,8 +161,8 @@ class Undeclared(PointModel):
         (DualModel, {}, "implict", "has no view 'implict'"),
     ],
 )
-def test_refused_exports_write_nothing(kind, reading, view, message, tmp_path):
-    model = untrained(kind, encoder=tiny_encoder(**reading))
+def test_refused_exports_write_nothing(method, reading, view, message, tmp_path):
+    model = untrained(method, encoder=tiny_encoder(**reading))
     with pytest.raises(LightningCSEError, match=message):
         export(model, tmp_path / "folder", view=view)
 
@@ -207,13 +209,13 @@ def test_the_next_export_removes_what_a_killed_one_left(tmp_path, repository):
     assert (leftover / "exported" / "modules.json").is_file()
     notes = tmp_path / ".out [1].notes"
     notes.mkdir()
-    other = tmp_path / ".out [1].export-other"
-    other.mkdir()
+    active = tmp_path / ".out [1].export-other"
+    active.mkdir()
 
-    with FileLock(other / "lock"):
+    with FileLock(active / "lock"):
         export(untrained(PointModel), folder)
 
-    assert sorted(tmp_path.iterdir()) == sorted([folder, notes, other])
+    assert sorted(tmp_path.iterdir()) == sorted([folder, notes, active])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux swaps folders")
@@ -258,16 +260,18 @@ def test_folders_are_renamed_where_they_cannot_be_swapped(tmp_path, monkeypatch,
 
 
 def test_every_method_is_cited():
-    kinds = [getattr(methods, name) for name in dir(methods)]
+    exports = [getattr(methods, name) for name in dir(methods)]
     trained = [
-        kind
-        for kind in kinds
-        if isinstance(kind, type) and issubclass(kind, methods.Method) and kind != methods.Method
+        export
+        for export in exports
+        if isinstance(export, type)
+        and issubclass(export, methods.Method)
+        and export != methods.Method
     ]
     assert len(trained) == 17
-    for kind in trained:
-        entries = citations(f"{kind.__module__}.{kind.__qualname__}")
-        assert len(entries) == len(kind.papers) > 0
+    for method in trained:
+        entries = citations(f"{method.__module__}.{method.__qualname__}")
+        assert len(entries) == len(method.papers) > 0
         assert all(entry.startswith("@inproceedings{") for entry in entries)
 
 

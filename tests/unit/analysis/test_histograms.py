@@ -50,8 +50,8 @@ def test_pairs_are_measured_and_summarised():
     encoder = tiny_encoder(max_length=16)
     ((measured, _, dropped),) = measure(encoder, [[NEAR, far, twice]], seed=0)
     tokenizer = encoder.tokenizer.tokenizer
-    inputs = [tokenizer(each, return_tensors="pt") for each in ("a b c d", "a b c x")]
-    vectors = [encoder.backbone(**each)[0][0, 0] for each in inputs]
+    inputs = [tokenizer(sentence, return_tensors="pt") for sentence in ("a b c d", "a b c x")]
+    vectors = [encoder.backbone(**tokens)[0][0, 0] for tokens in inputs]
     cosine = torch.cosine_similarity(*vectors, dim=0).item()
     assert measured.cosine == pytest.approx([cosine, 1], abs=1e-5)
     assert dropped.cosine[0] < 0.999

@@ -54,8 +54,8 @@ def far(count):
     """Rows whose positive is that of another row of `near`."""
     rows = near(count)
     return [
-        {"anchor": row["anchor"], "positive": other["positive"].upper()}
-        for row, other in zip(rows, rows[7:] + rows[:7], strict=True)
+        {"anchor": row["anchor"], "positive": distant["positive"].upper()}
+        for row, distant in zip(rows, rows[7:] + rows[:7], strict=True)
     ]
 
 
@@ -78,31 +78,31 @@ def test_the_values_are_those_that_a_training_logs_at_step_0_and_after_it():
         ]
     )
     curves = {key: dict(points) for key, points in Curves(run.curves_path).read().items()}
-    found = measured(*data, *recipe, "probe_steps=20", "seed=3")
+    result = measured(*data, *recipe, "probe_steps=20", "seed=3")
     record = run.read()
     for measure in ("alignment", "uniformity"):
         held_out, evaluation = (curves[f"diag/{side}/{measure}"] for side in ("held_out", "eval"))
         logged = held_out[0] - evaluation[0]
-        assert found["step_0"][f"rfd_{measure}"] == pytest.approx(logged, abs=1e-6)
+        assert result["step_0"][f"rfd_{measure}"] == pytest.approx(logged, abs=1e-6)
         after = record["summary"][f"rfd_{measure}"]
-        assert found["probe"][f"rfd_{measure}"] == pytest.approx(after, abs=1e-5)
+        assert result["probe"][f"rfd_{measure}"] == pytest.approx(after, abs=1e-5)
         assert after != pytest.approx(logged, abs=1e-3)
 
-    assert found["pairs"] == record["diagnostics"]["held_out"]["pairs"]["primary"] == 24
-    assert found["sentences"] == record["diagnostics"]["held_out"]["sentences"] == 48
+    assert result["pairs"] == record["diagnostics"]["held_out"]["pairs"]["primary"] == 24
+    assert result["sentences"] == record["diagnostics"]["held_out"]["sentences"] == 48
 
 
 def test_the_sum_and_the_ends_of_the_intervals():
-    found = measured("data=file", f"data.train={written('rows.jsonl', near(400))}")
-    start = found["step_0"]
-    assert found["rows"] + found["pairs"] == 400
+    result = measured("data=file", f"data.train={written('rows.jsonl', near(400))}")
+    start = result["step_0"]
+    assert result["rows"] + result["pairs"] == 400
     assert start["rfd"] == start["rfd_alignment"] + start["rfd_uniformity"]
     for name in ("rfd_alignment", "rfd_uniformity", "rfd"):
         assert start[f"{name}_low"] < start[name] < start[f"{name}_high"]
 
     more = measured("data=file", "data.train=rows.jsonl", "data.held_out_share=0.8")["step_0"]
     name = "rfd_alignment"
-    widths = [each[f"{name}_high"] - each[f"{name}_low"] for each in (start, more)]
+    widths = [values[f"{name}_high"] - values[f"{name}_low"] for values in (start, more)]
     assert widths[1] == pytest.approx(widths[0] / 4, rel=0.5), "sixteen times as many rows"
 
 
@@ -136,11 +136,11 @@ def test_the_sample_stands_in_for_a_corpus_that_is_not_there_and_is_named(caplog
     data = ("data=file", f"data.train={written('rows.jsonl', near(400))}")
     nowhere = ("encoder=tiny", "encoder.max_length=64", f"paths.data_dir={tmp_path}/none")
     with caplog.at_level(logging.WARNING):
-        found = call("lightning_cse.analysis.ranking:measure", "describe", [*data, *nowhere])
+        result = call("lightning_cse.analysis.ranking:measure", "describe", [*data, *nowhere])
 
-    assert found["evaluation"] == "STS-B dev, sample of 100 pairs"
+    assert result["evaluation"] == "STS-B dev, sample of 100 pairs"
     assert "sample of STS-B in the package" in caplog.text
-    assert measured(*data) == found
+    assert measured(*data) == result
     broken = tmp_path / "none" / "STS" / "STSBenchmark"
     broken.mkdir(parents=True)
     (broken / "sts-dev.csv").write_text("no scores\n")
@@ -154,8 +154,8 @@ def test_pairs_of_your_own_take_the_place_of_stsb():
         {"sentence1": f"door {k} is open", "sentence2": f"gate {k} was shut", "score": k / 10}
         for k in range(11)
     ]
-    found = measured(*data, f"own.sts={written('pairs.jsonl', pairs)}")
-    assert found["evaluation"] == "own.sts, test: pairs.jsonl"
+    result = measured(*data, f"own.sts={written('pairs.jsonl', pairs)}")
+    assert result["evaluation"] == "own.sts, test: pairs.jsonl"
     model = lightning_cse.load("tiny")
     first, second = (
         torch.tensor(np.asarray(model.encode([pair[side] for pair in pairs])))
@@ -165,7 +165,7 @@ def test_pairs_of_your_own_take_the_place_of_stsb():
     similar = alignment(first[8:], second[8:])
     ends = torch.stack([first, second], dim=1)[[0, 1, 2, 8, 9, 10]].flatten(end_dim=1)
     with_stsb = measured(*data)["step_0"]
-    change = {name: with_stsb[name] - found["step_0"][name] for name in with_stsb}
+    change = {name: with_stsb[name] - result["step_0"][name] for name in with_stsb}
     sample = measured_side()
     assert change["rfd_alignment"] == pytest.approx(similar - sample[0], abs=1e-5)
     assert change["rfd_uniformity"] == pytest.approx(uniformity(ends) - sample[1], abs=1e-5)

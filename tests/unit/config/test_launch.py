@@ -73,9 +73,9 @@ def test_recipe_of_the_encoder_precedes_the_default():
     with pytest.raises(InterpolationResolutionError) as wrapped:
         _ = cfg.other
 
-    known = user_error(wrapped.value)
-    assert isinstance(known, ConfigError)
-    assert "recipe.default lack warmpu" in str(known)
+    fault = user_error(wrapped.value)
+    assert isinstance(fault, ConfigError)
+    assert "recipe.default lack warmpu" in str(fault)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +86,22 @@ def test_recipe_of_the_encoder_precedes_the_default():
     ],
 )
 def test_sigterm_reaches_the_process_of_a_point_which_ends_by_itself(error, calls, monkeypatch):
-    done = []
+    log = []
 
     class Process:
         def __init__(self, command, env):
             pass
 
         def wait(self):
-            done.append("wait")
-            if len(done) == 1:
+            log.append("wait")
+            if len(log) == 1:
                 raise error
 
         def terminate(self):
-            done.append("terminate")
+            log.append("terminate")
 
     monkeypatch.setattr(launch.subprocess, "Popen", Process)
     with pytest.raises(KeyboardInterrupt):
         launch._in_own_process([])
 
-    assert done == calls
+    assert log == calls

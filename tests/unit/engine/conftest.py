@@ -26,7 +26,12 @@ def run(tmp_path):
             cfg.paths.cache_dir = str(tmp_path / "cache")
 
         suite = next(
-            (one.removeprefix("+suite=") for one in overrides if one.startswith("+suite=")), "none"
+            (
+                override.removeprefix("+suite=")
+                for override in overrides
+                if override.startswith("+suite=")
+            ),
+            "none",
         )
 
         return Run.at(Path(evaluate(cfg, suite, line).folder))

@@ -15,9 +15,9 @@ def opened(monkeypatch):
     """Start with nothing kept, and note each corpus file that is opened."""
     paths = []
 
-    def noting(path, *rest, real=corpora.lines_of, **options):
+    def noting(path, *args, real=corpora.lines_of, **options):
         paths.append(path)
-        return real(path, *rest, **options)
+        return real(path, *args, **options)
 
     monkeypatch.setattr(corpora, "lines_of", noting)
     corpora._read_cached.cache_clear()
@@ -50,10 +50,10 @@ def point(compose, speaking_encoder):
     return built
 
 
-def differing(one, other):
+def differing(model, reference):
     """The names of the parameters that two modules do not share, bit for bit."""
-    first = one.state_dict()
-    second = other.state_dict()
+    first = model.state_dict()
+    second = reference.state_dict()
 
     assert first.keys() == second.keys()
 

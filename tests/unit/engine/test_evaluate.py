@@ -21,7 +21,7 @@ from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
 LIMITS = tuple(
-    f"limits.{split}_{what}=16" for split in ("dev", "test") for what in ("rows", "pairs")
+    f"limits.{split}_{unit}=16" for split in ("dev", "test") for unit in ("rows", "pairs")
 )
 SMALL = ("baselines=none", "data.train_rows=20", "diag.sentences=16", *LIMITS)
 READING = ("+suite=stsb", "pooling=mean", "max_length=32")
@@ -73,10 +73,10 @@ def stsb(model):
 def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
     folder: Path = request.getfixturevalue(which)
     before = (folder / "record.json").read_bytes()
-    done = run(f"model={folder}", f"+suite={suite}", *LIMITS)
-    assert done.path.parent == folder / "evaluate" / suite
+    result = run(f"model={folder}", f"+suite={suite}", *LIMITS)
+    assert result.path.parent == folder / "evaluate" / suite
     assert (folder / "record.json").read_bytes() == before
-    record = done.read()
+    record = result.read()
     trained = json.loads(before)
     assert len(record["metrics"]) > 2
     assert record["metrics"] == pytest.approx(trained["metrics"], abs=1e-5)
@@ -85,9 +85,9 @@ def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
     assert record["checkpoint"] == trained["checkpoint"]
     assert record["encoder"]["tokenizer"] == trained["encoder"]["tokenizer"]
     for task in record["task_data"]:
-        predicted = pq.read_table(done.predictions / f"{task}.parquet").to_pydict()
-        kept = pq.read_table(folder / "predictions" / f"{task}.parquet").to_pydict()
-        assert predicted["row"] == kept["row"]
+        predicted = pq.read_table(result.predictions / f"{task}.parquet").to_pydict()
+        expected = pq.read_table(folder / "predictions" / f"{task}.parquet").to_pydict()
+        assert predicted["row"] == expected["row"]
 
 
 def test_the_packaged_encoder_on_the_sample(run):
@@ -117,14 +117,14 @@ def test_settings_that_the_model_does_not_read_are_refused(gauss, tiny, run):
 
 
 def test_length(run, tmp_path):
-    done = run("model=length", "+suite=inli")
-    record = done.read()
+    result = run("model=length", "+suite=inli")
+    record = result.read()
     tasks = {"eis": EIS(data_dir=str(SAMPLE))}
     want = run_tasks(tasks, Length(), "test")["eis"].metrics["accuracy"]
     assert record["metrics"] == {"test/eis/accuracy": want}
     reason = "it needs entailment_score, which Length does not give"
     assert record["left_out"] == {"rte": reason}
-    assert done.path.parent == tmp_path / "runs" / "evaluate" / "length" / "inli"
+    assert result.path.parent == tmp_path / "runs" / "evaluate" / "length" / "inli"
     assert (record["name"], record["encoder"], record["seed"]) == ("length", {"name": "length"}, 0)
 
 
@@ -156,12 +156,12 @@ def test_direction_of_a_symmetric_score_has_no_value(run_tiny, run, tmp_path):
         "monitor=val/rte/accuracy_all",
     )
     tested = run(f"model={trained.path}", "+suite=inli_direction", *LIMITS)
-    for done in (trained, tested):
-        record = done.read()
+    for result in (trained, tested):
+        record = result.read()
         assert not any("direction" in key for key in record["metrics"])
         reason = "its score is the same both ways, so it has no direction"
         assert record["left_out"]["inli_direction"] == reason
-        assert not list(done.predictions.glob("[!l]*direction.parquet"))
+        assert not list(result.predictions.glob("[!l]*direction.parquet"))
 
     assert "direction" not in trained.curves_path.read_text()
     assert "test/inli_direction/accuracy" in trained.read()["baselines"]["length"]
@@ -196,14 +196,14 @@ def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, mon
         run(*line)
 
     (tasks,) = (copied / "evaluate").glob("nli/*/tasks")
-    kept = {path: path.stat().st_mtime_ns for path in tasks.iterdir()}
-    assert sorted(path.stem for path in kept) == ["mnli", "snli", "stsb"]
+    mtimes = {path: path.stat().st_mtime_ns for path in tasks.iterdir()}
+    assert sorted(path.stem for path in mtimes) == ["mnli", "snli", "stsb"]
     assert not (tasks.parent / "record.json").exists()
-    done = run(*line).read()
+    resumed = run(*line).read()
     assert calls == ["snli/test", "mnli/dev_mismatched", "sick/test", "sick/test"]
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    again = run(*line, "force=true").read()
-    assert list(done["metrics"].items()) == list(again["metrics"].items())
+    assert {path: path.stat().st_mtime_ns for path in mtimes} == mtimes
+    forced = run(*line, "force=true").read()
+    assert list(resumed["metrics"].items()) == list(forced["metrics"].items())
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, mon
 def test_a_damaged_result_of_a_task_is_measured_again(content, tmp_path, caplog):
     path = tmp_path / "snli.json"
     assert _measured_before(path) == {}
-    whole = {"metrics": {"a": 0.5}, "reason": None, "seconds": 1.0, "sentences": 4, "cut": 0}
-    path.write_text(json.dumps(whole))
-    assert _measured_before(path) == whole
+    result = {"metrics": {"a": 0.5}, "reason": None, "seconds": 1.0, "sentences": 4, "cut": 0}
+    path.write_text(json.dumps(result))
+    assert _measured_before(path) == result
     assert not caplog.text
     path.write_bytes(content)
     assert _measured_before(path) == {}
@@ -223,12 +223,12 @@ def test_a_damaged_result_of_a_task_is_measured_again(content, tmp_path, caplog)
 
 def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
     line = (f"model={tiny}", *READING)
-    done = run(*line)
-    first = done.read()
+    result = run(*line)
+    first = result.read()
     assert run(*line).read() == first
-    done.record_path.unlink()
+    result.record_path.unlink()
     assert run(*line).read()["task_seconds"] == first["task_seconds"]  # from the file of the task
-    done.record_path.unlink()
+    result.record_path.unlink()
     half = run(*line, "precision=bf16-mixed").read()
     assert half["precision"] == "bf16-mixed"
     assert half["task_seconds"] != first["task_seconds"]
@@ -242,10 +242,10 @@ def test_hash_depends_on_what_decides_the_numbers(tiny, tmp_path, run):
     same = run(f"model={moved}", *READING, "accelerator=cpu", "precision=bf16-mixed")
     assert same.config_hash == first
     changes = ("limits.test_pairs=9", "pooling=first_last", "max_length=33")
-    seen = {first} | {run(*line, changed).config_hash for changed in changes}
-    assert len(seen) == 4
+    hashes = {first} | {run(*line, changed).config_hash for changed in changes}
+    assert len(hashes) == 4
     tiny_encoder(seed=1).backbone.save_pretrained(tiny)
-    assert run(*line).config_hash not in seen
+    assert run(*line).config_hash not in hashes
 
 
 def test_hash_depends_on_the_prompts_of_a_folder(tmp_path, run):

@@ -14,8 +14,8 @@ from lightning_cse.evaluation.inli import HYPOTHESES
 from lightning_cse.llm import LLMError
 
 NAMES = {
-    kind: {"explicit": "explicit entailment", "implied": "implied entailment"}.get(kind, kind)
-    for kind in HYPOTHESES
+    label: {"explicit": "explicit entailment", "implied": "implied entailment"}.get(label, label)
+    for label in HYPOTHESES
 }
 ROWS = 4
 PAIRS = ROWS * len(HYPOTHESES)
@@ -23,12 +23,12 @@ PAIRS = ROWS * len(HYPOTHESES)
 
 def kinds():
     """Row and type of every test pair, by what is asked about it."""
-    found = {}
+    labels = {}
     for number, row in enumerate(read_corpus("inli", "test", sample_dir()).select(range(ROWS))):
-        for kind, (column, _) in HYPOTHESES.items():
-            found[f"Premise: {row['premise']}\nHypothesis: {row[column]}"] = (number, kind)
+        for label, (column, _) in HYPOTHESES.items():
+            labels[f"Premise: {row['premise']}\nHypothesis: {row[column]}"] = (number, label)
 
-    return found
+    return labels
 
 
 def right(body):
@@ -48,14 +48,22 @@ def asks(server, *more):
 
 def test_a_model_that_is_always_right(serve, run, tmp_path):
     server = serve(right, key=KEY)
-    done = run(*asks(server, "llm.price={input: 1.0, output: 10.0}"))
-    record = done.read()
-    ones = [*(f"accuracy_{kind}" for kind in HYPOTHESES), "accuracy_all", "accuracy_four_way"]
-    metrics = dict.fromkeys(ones, 1.0) | dict.fromkeys(["refused", "unparsable", "failed"], 0.0)
+    result = run(*asks(server, "llm.price={input: 1.0, output: 10.0}"))
+    record = result.read()
+    accuracies = [
+        *(f"accuracy_{label}" for label in HYPOTHESES),
+        "accuracy_all",
+        "accuracy_four_way",
+    ]
+    metrics = dict.fromkeys(accuracies, 1.0) | dict.fromkeys(
+        ["refused", "unparsable", "failed"], 0.0
+    )
     assert record["metrics"] == {f"test/rte/{name}": value for name, value in metrics.items()}
     reason = "it needs implicitness, which LanguageModel does not give"
     assert record["left_out"] == {"eis": reason}
-    assert done.path.is_relative_to(tmp_path / "runs" / "evaluate" / "llm" / "org_model-1" / "inli")
+    assert result.path.is_relative_to(
+        tmp_path / "runs" / "evaluate" / "llm" / "org_model-1" / "inli"
+    )
     assert record["name"] == record["encoder"]["name"] == "org/model-1"
     account = record["account"]["rte"]
     assert (account["requests"], account["cached"], account["failed"]) == (PAIRS, 0, 0)
@@ -66,7 +74,7 @@ def test_a_model_that_is_always_right(serve, run, tmp_path):
 
 
 def test_metrics_of_a_model_that_errs_refuses_and_talks(serve, run, caplog):
-    said = {
+    replies = {
         (0, "explicit"): "Implied entailment",
         (1, "explicit"): "neutral",
         (0, "implied"): "I'm sorry, I can't say.",
@@ -75,11 +83,11 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve, run, caplog):
     }
     faults = {(0, "contradiction"): "refusal", (1, "contradiction"): "too_long"}
     server = serve(
-        lambda body: said.get(kinds()[prompt(body)], right(body)),
+        lambda body: replies.get(kinds()[prompt(body)], right(body)),
         lambda body, _: faults.get(kinds()[prompt(body)]),
     )
-    done = run(*asks(server))
-    metrics = done.read()["metrics"]
+    result = run(*asks(server))
+    metrics = result.read()["metrics"]
     assert {key.removeprefix("test/rte/"): value for key, value in metrics.items()} == {
         "accuracy_explicit": 3 / 4,
         "accuracy_implied": 3 / 4,
@@ -91,7 +99,7 @@ def test_metrics_of_a_model_that_errs_refuses_and_talks(serve, run, caplog):
         "unparsable": 1 / 16,
         "failed": 1 / 16,
     }
-    answers = pq.read_table(done.predictions / "rte.parquet").to_pydict()["answer"]
+    answers = pq.read_table(result.predictions / "rte.parquet").to_pydict()["answer"]
     counts = {"explicit": 2, "implied": 4, "neutral": 3, "contradiction": 3}
     assert Counter(answers) == counts | {"refused": 2, "unparsable": 1, "failed": 1}
     assert "1 questions have no reply: status 400: " in caplog.text
@@ -107,32 +115,35 @@ def test_after_an_outage_the_same_command_asks_for_the_rest(serve, run, tmp_path
     assert '"stage": "rte"' in next((tmp_path / "runs").rglob("failed.json")).read_text()
     assert not list(tmp_path.rglob("record.json"))
     server.plan, before = None, len(server.calls)
-    done = run(*asks(server, price)).read()
+    record = run(*asks(server, price)).read()
     assert sorted(prompt(call.body) for call in server.calls[before:]) == sorted(lost)
-    assert (done["metrics"]["test/rte/accuracy_all"], done["metrics"]["test/rte/failed"]) == (1, 0)
-    assert done["account"]["rte"]["cached"] == PAIRS - 8
+    assert (record["metrics"]["test/rte/accuracy_all"], record["metrics"]["test/rte/failed"]) == (
+        1,
+        0,
+    )
+    assert record["account"]["rte"]["cached"] == PAIRS - 8
 
 
 def test_parameters_are_sent_and_decide_the_hash(serve, run):
-    server, other = serve(right), serve(right)
-    done = run(*asks(server, "+llm.parameters.top_p=0.9", "llm.parameters.temperature=null"))
+    server, unused = serve(right), serve(right)
+    result = run(*asks(server, "+llm.parameters.top_p=0.9", "llm.parameters.temperature=null"))
     parameters = {"top_p": 0.9, "max_tokens": 32}
     assert server.calls[0].body["top_p"] == 0.9
     assert "temperature" not in server.calls[0].body
-    model = done.read()["model"]
+    model = result.read()["model"]
     assert model["llm"] == {"model": "org/model-1", "parameters": parameters}
     assert model["few_shot"] == {"shots": 8, "seed": 0}
     first = run(*asks(server)).config_hash
-    way = ("llm.concurrency=2", "llm.timeout=7", "llm.key_variable=ANOTHER", "accelerator=cpu")
-    assert run(*asks(other, *way)).config_hash == first
-    assert not other.calls, "it is finished"
+    neutral = ("llm.concurrency=2", "llm.timeout=7", "llm.key_variable=ANOTHER", "accelerator=cpu")
+    assert run(*asks(unused, *neutral)).config_hash == first
+    assert not unused.calls, "it is finished"
     deciding = ("llm.model=m", "few_shot.shots=4", "few_shot.seed=1")
-    seen = {run(*asks(server, one)).config_hash for one in deciding}
-    assert len(seen | {first, done.config_hash}) == 5
+    hashes = {run(*asks(server, override)).config_hash for override in deciding}
+    assert len(hashes | {first, result.config_hash}) == 5
 
 
 @pytest.mark.parametrize(
-    ("given", "key"),
+    ("override", "key"),
     [
         ("pooling=cls", "pooling: model=llm has no encoder"),
         ("whitening=[stsb/train]", "whitening: model=llm has no encoder"),
@@ -141,9 +152,9 @@ def test_parameters_are_sent_and_decide_the_hash(serve, run):
         ("paths.cache_dir=null", "paths.cache_dir: must be a folder"),
     ],
 )
-def test_a_mistake_names_its_key(given, key, run, tmp_path):
+def test_a_mistake_names_its_key(override, key, run, tmp_path):
     with pytest.raises(ConfigError, match=rf"(?m)^ *{re.escape(key)}") as caught:
-        run("model=llm", "+suite=inli", "llm.model=m", given)
+        run("model=llm", "+suite=inli", "llm.model=m", override)
 
     assert "hush" not in str(caught.value)
     assert not (tmp_path / "runs").exists()

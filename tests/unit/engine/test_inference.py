@@ -46,10 +46,10 @@ QUESTIONS = {
 """Those that a model answers beside similarity and entailment."""
 
 
-@pytest.mark.parametrize("kind", VIEWS)
-def test_encode_returns_every_view_in_the_order_of_the_sentences(kind):
-    model = untrained(kind)
-    assert model.views == VIEWS[kind]
+@pytest.mark.parametrize("method", VIEWS)
+def test_encode_returns_every_view_in_the_order_of_the_sentences(method):
+    model = untrained(method)
+    assert model.views == VIEWS[method]
     embedding = model.answers.embed(SENTENCES)
     expected = embedding.views()
     for name, value in embedding.fields().items():
@@ -77,10 +77,10 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences():
     assert model.similarity_matrix([], SENTENCES).shape == (0, 6)
 
 
-@pytest.mark.parametrize("kind", VIEWS)
-def test_answers_are_those_of_the_model_row_by_row(kind):
-    model = untrained(kind)
-    assert model.questions == ["similarity", "entailment", *QUESTIONS[kind]]
+@pytest.mark.parametrize("method", VIEWS)
+def test_answers_are_those_of_the_model_row_by_row(method):
+    model = untrained(method)
+    assert model.questions == ["similarity", "entailment", *QUESTIONS[method]]
     a = model.answers.embed(PREMISES)
     b = model.answers.embed(HYPOTHESES)
     with torch.no_grad():
@@ -108,10 +108,10 @@ def test_answers_are_those_of_the_model_row_by_row(kind):
     np.testing.assert_allclose(matrix, rows, **CLOSE)
 
 
-@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("method", VIEWS)
 @pytest.mark.parametrize("relation", ["similar", "entails", "entailed_by"])
-def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
-    model = untrained(kind)
+def test_search_returns_the_best_of_a_loop_over_all_pairs(method, relation):
+    model = untrained(method)
     corpus = [f"{word} {number}" for word in ("gate", "tea", "no") for number in range(9)]
     if relation != "similar" and "direction" not in model.questions:
         with pytest.raises(TaskError, match="no direction"):
@@ -120,7 +120,7 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
         return
 
     hits = model.search(PREMISES, corpus, 5, relation=relation)
-    for query, found in zip(PREMISES, hits, strict=True):
+    for query, nearest in zip(PREMISES, hits, strict=True):
         if relation == "similar":
             scores = model.similarity(query, corpus)
         elif relation == "entails":
@@ -129,8 +129,8 @@ def test_search_returns_the_best_of_a_loop_over_all_pairs(kind, relation):
             scores = model.entailment(corpus, query)
 
         best = np.sort(scores)[::-1][:5]
-        np.testing.assert_allclose([hit.score for hit in found], best, **CLOSE)
-        np.testing.assert_allclose([scores[hit.row] for hit in found], best, **CLOSE)
+        np.testing.assert_allclose([hit.score for hit in nearest], best, **CLOSE)
+        np.testing.assert_allclose([scores[hit.row] for hit in nearest], best, **CLOSE)
 
 
 def test_search_compares_views():
@@ -191,13 +191,13 @@ def test_precisions_are_those_of_sentence_transformers(precision, is_tensor):
 
 
 def test_a_progress_in_a_file_is_a_line_a_minute(capsys, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
     with progress(shown=True) as bar:
         task = bar.add_task("1,000 sentences", total=1000)
         for _ in range(1000):
             bar.advance(task)
-            now[0] += 0.25
+            clock[0] += 0.25
 
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in lines] == [

@@ -166,5 +166,5 @@ LIGHTNING = ("pytorch_lightning", "hydra")
 )
 def test_unused_libraries_are_not_imported(code, unused):
     line = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert not unused & set(done.stdout.split())
+    process = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert not unused & set(process.stdout.split())

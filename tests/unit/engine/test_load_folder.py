@@ -48,9 +48,9 @@ def check(model, expected, **options):
     assert np.abs((model.encode(SENTENCES, **options) - expected) / scale).max() < 1e-6
 
 
-@pytest.mark.parametrize(("kind", "options", "reading", "has_layers"), EXPORTS)
-def test_an_export_is_read_whole(kind, options, reading, has_layers, tmp_path):
-    model = untrained(kind, encoder=tiny_encoder(max_length=48, **reading), **options)
+@pytest.mark.parametrize(("method", "options", "reading", "has_layers"), EXPORTS)
+def test_an_export_is_read_whole(method, options, reading, has_layers, tmp_path):
+    model = untrained(method, encoder=tiny_encoder(max_length=48, **reading), **options)
     export(model, tmp_path / "to")
     loaded = lightning_cse.load(tmp_path / "to", "cpu")
     assert isinstance(loaded.answers, FolderModel) == has_layers

@@ -76,8 +76,8 @@ def test_what_keeps_a_process_from_following(tmp_path, monkeypatch):
     folder = Run(tmp_path, "a_run", "0123456789", 0)
     start = Start(finished=False)
 
-    other = processes._fault(folder, start, "9876543210-s0", "first")
-    assert "has the run 0123456789-s0, first 9876543210-s0: config, data files" in str(other)
+    fault = processes._fault(folder, start, "9876543210-s0", "first")
+    assert "has the run 0123456789-s0, first 9876543210-s0: config, data files" in str(fault)
 
     unseen = processes._fault(folder, start, folder.path.name, "first")
     assert "put LIGHTNING_CSE_RUNS on a file system that all machines share" in str(unseen)

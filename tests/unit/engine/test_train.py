@@ -60,11 +60,11 @@ def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(run_tiny, tmp
     assert "provenance" not in plain.read()
 
     write_provenance(path, {"model": "a-model", "tokens": {"prompt": 5}})
-    known = run_tiny(tmp_path / "known", *llm)
-    found = known.read()["provenance"][str(path)]
-    assert (found["model"], found["unchanged"]) == ("a-model", True)
-    assert known.read()["metrics"] == plain.read()["metrics"]
-    assert known.path.name == plain.path.name
+    documented = run_tiny(tmp_path / "known", *llm)
+    provenance = documented.read()["provenance"][str(path)]
+    assert (provenance["model"], provenance["unchanged"]) == ("a-model", True)
+    assert documented.read()["metrics"] == plain.read()["metrics"]
+    assert documented.path.name == plain.path.name
 
 
 def test_own_test_set_chooses_the_checkpoint(run_tiny, tmp_path):
@@ -75,8 +75,8 @@ def test_own_test_set_chooses_the_checkpoint(run_tiny, tmp_path):
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     key = "val/own_nli/auc"
-    own = f"own.nli={{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}"
-    run = run_tiny(tmp_path, *SMALL, "suite=stsb", f"monitor={key}", own)
+    test_set = f"own.nli={{dev:{tmp_path}/dev.tsv,test:{tmp_path}/test.tsv}}"
+    run = run_tiny(tmp_path, *SMALL, "suite=stsb", f"monitor={key}", test_set)
     record = run.read()
     scores = {score: step for step, score in reversed(curves(run)[key].items()) if step}
     best = max(scores)
@@ -99,8 +99,8 @@ def test_a_dev_score_that_is_never_a_number_is_named(run_tiny, tmp_path, monkeyp
 
 def test_training_imports_few_modules(repository):
     line = [sys.executable, str(repository / "scripts" / "training_imports.py")]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-2]) <= 80
+    process = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert int(process.stdout.split()[-2]) <= 80
 
 
 def write_csv(path, columns, rows):
@@ -140,8 +140,8 @@ def test_held_out_pairs_choose_the_checkpoint_where_there_is_no_dev_set(run_tiny
 def test_sentences_have_the_sample_of_stsb_as_dev_set(run_tiny, tmp_path):
     path = tmp_path / "sentences.txt"
     path.write_text("".join(f"the man {n} sells the apple\n" for n in range(40)))
-    own = ("+experiment=simcse_unsup", *OWN[1:], f"data.train={path}", "baselines=none")
-    record = run_tiny(tmp_path, *own).read()
+    overrides = ("+experiment=simcse_unsup", *OWN[1:], f"data.train={path}", "baselines=none")
+    record = run_tiny(tmp_path, *overrides).read()
     assert record["best"]["monitor"] == "val/stsb_sample/spearman"
     assert "held_out" in record["left_out"]
     assert "dev" not in record
@@ -150,14 +150,14 @@ def test_sentences_have_the_sample_of_stsb_as_dev_set(run_tiny, tmp_path):
 def test_mined_negatives_are_trained_on_and_part_of_the_hash(run_tiny, tmp_path):
     train = pairs(tmp_path / "train.csv", 0, 48)
     test = pairs(tmp_path / "test.csv", 48, 60)
-    own = (
+    overrides = (
         *OWN,
         f"data.train={train}",
         f"own.pairs={{dev: {test}, test: {test}}}",
         "baselines=none",
     )
-    plain = run_tiny(tmp_path, *own)
-    mined = run_tiny(tmp_path, *own, "data.negatives=mined", "data.negatives_a_row=2")
+    plain = run_tiny(tmp_path, *overrides)
+    mined = run_tiny(tmp_path, *overrides, "data.negatives=mined", "data.negatives_a_row=2")
     counts = mined.read()["rows"]
     assert 0 < counts["rows with mined negatives"] <= counts["training_rows"]
     assert counts["candidates too similar to be negatives"] > 0
@@ -168,9 +168,14 @@ def test_mined_negatives_are_trained_on_and_part_of_the_hash(run_tiny, tmp_path)
 
 def test_a_method_without_negatives_mines_none(run_tiny, tmp_path):
     train = pairs(tmp_path / "train.csv", 0, 20)
-    own = ("+experiment=gausscse_ent", *OWN[1:], f"data.train={train}", "data.negatives=mined")
+    overrides = (
+        "+experiment=gausscse_ent",
+        *OWN[1:],
+        f"data.train={train}",
+        "data.negatives=mined",
+    )
     with pytest.raises(ConfigError, match="GaussCSE takes no negatives"):
-        run_tiny(tmp_path, *own)
+        run_tiny(tmp_path, *overrides)
 
 
 def test_a_warning_names_the_override_that_cuts(run_tiny, tmp_path, caplog):

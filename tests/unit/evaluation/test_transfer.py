@@ -48,8 +48,8 @@ def table(rows, classes, seed, *, pairs=False):
     numbers = random.randn(len(names), rows, WIDTH).round(3)
     signal = np.abs(numbers[0] - numbers[1]).sum(1) - 4 if pairs else numbers[0].sum(1)
     noisy = signal + random.randn(rows)
-    places = np.floor(noisy / 1.5 + len(classes) / 2).astype(int).clip(0, len(classes) - 1)
-    columns = {"label": [classes[place] for place in places]}
+    indices = np.floor(noisy / 1.5 + len(classes) / 2).astype(int).clip(0, len(classes) - 1)
+    columns = {"label": [classes[index] for index in indices]}
     for name, side in zip(names, numbers.tolist(), strict=True):
         sentences = []
         for vector in side:

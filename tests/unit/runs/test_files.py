@@ -44,10 +44,10 @@ def test_partial_last_line_is_dropped(tmp_path):
     curves = Curves(tmp_path / "c.csv")
     curves.append(1, {"train/loss": 0.125})
     curves.append(2, {"train/loss": 0.0625})
-    whole = curves.path.read_bytes()
-    for length in range(len(whole) + 1):
-        curves.path.write_bytes(whole[:length])
-        want = [(1, 0.125), (2, 0.0625)][: max(whole[:length].count(b"\n") - 1, 0)]
+    content = curves.path.read_bytes()
+    for length in range(len(content) + 1):
+        curves.path.write_bytes(content[:length])
+        want = [(1, 0.125), (2, 0.0625)][: max(content[:length].count(b"\n") - 1, 0)]
         assert curves.read().get("train/loss", []) == want
 
 
@@ -84,11 +84,11 @@ def test_curves_are_what_the_checkpoint_says(synced):
 
 def test_damaged_curves_are_refused(synced):
     curves, state, before = synced
-    whole = curves.path.read_bytes()
-    damaged = [whole[:length] for length in range(len(before))]
-    for place in range(8 * len(before)):
-        flipped = bytearray(whole)
-        flipped[place // 8] ^= 1 << place % 8
+    original = curves.path.read_bytes()
+    damaged = [original[:length] for length in range(len(before))]
+    for bit in range(8 * len(before)):
+        flipped = bytearray(original)
+        flipped[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(flipped))
 
     for content in damaged:
@@ -133,16 +133,16 @@ def same(loaded, saved):
 
 def test_a_flipped_bit_is_noticed_or_changes_nothing(checkpoint):
     saved = read_checkpoint(checkpoint)
-    whole = checkpoint.read_bytes()
+    content = checkpoint.read_bytes()
     draw = random.Random(0)
     messages = set()
     refused = 0
-    for place in range(0, len(whole), 2):  # every local header, member, directory entry, the end
-        flipped = bytearray(whole)
-        flipped[place] ^= 1 << draw.randrange(8)
+    for offset in range(0, len(content), 2):  # every local header, member, directory entry, the end
+        flipped = bytearray(content)
+        flipped[offset] ^= 1 << draw.randrange(8)
         checkpoint.write_bytes(flipped)
         try:
-            assert same(read_checkpoint(checkpoint), saved), place
+            assert same(read_checkpoint(checkpoint), saved), offset
         except DataError as error:
             messages.add(str(error))
             refused += 1
@@ -217,10 +217,10 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     target = tmp_path / "describe" / "summary.json"
     process = subprocess.run([sys.executable, "-c", LEAVES, target], check=False, timeout=60)
     assert process.returncode == -signal.SIGKILL
-    (left,) = target.parent.iterdir()
+    (leftover,) = target.parent.iterdir()
     with atomic_file(tmp_path / "other.json") as file:
         remove_leftovers(tmp_path)
-        assert not left.exists()
+        assert not leftover.exists()
         file.write(b"{}")
 
     assert [path.name for path in tmp_path.rglob("*.*")] == ["other.json"]

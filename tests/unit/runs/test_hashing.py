@@ -49,8 +49,10 @@ def changed(path, value):
     return config
 
 
-def of(config, **others):
-    return config_hash(config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **others})
+def of(config, **changes):
+    return config_hash(
+        config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **changes}
+    )
 
 
 def test_hash_is_pinned():
@@ -107,7 +109,7 @@ def test_hash_depends_on_decisive_settings(path, value):
 
 
 @pytest.mark.parametrize(
-    "others",
+    "changes",
     [
         {"data": {**DATA, "inli/dev": "b2"}},
         {"data": {"inli/train": "aa"}},
@@ -115,8 +117,8 @@ def test_hash_depends_on_decisive_settings(path, value):
         {"resolved": {"trainer.accelerator": "cuda"}},
     ],
 )
-def test_hash_depends_on_files_encoder_and_machine(others):
-    assert of(CONFIG, **others) != of(CONFIG)
+def test_hash_depends_on_files_encoder_and_machine(changes):
+    assert of(CONFIG, **changes) != of(CONFIG)
     # An encoder without digests is known by its source.
     assert of(changed("encoder.source", "other"), encoder={}) != of(CONFIG, encoder={})
 
@@ -132,8 +134,8 @@ def test_hash_ignores_precision_of_evaluation():
 
 def test_neutral_values_are_config_defaults(compose):
     cfg = compose("+experiment=simcse_sup", "data=file", "least_evaluations=1")
-    others = {"data.shuffle_buffer", "data.streaming", "method.contrastive_negatives"}
-    neutral = {key: value for key, value in NEUTRAL.items() if key not in others}
+    exceptions = {"data.shuffle_buffer", "data.streaming", "method.contrastive_negatives"}
+    neutral = {key: value for key, value in NEUTRAL.items() if key not in exceptions}
     assert {key: OmegaConf.select(cfg, key) for key in neutral} == neutral
     ngcse = compose("+experiment=ngcse_wiki_sts_ht").method
     assert ngcse.contrastive_negatives is NEUTRAL["method.contrastive_negatives"]

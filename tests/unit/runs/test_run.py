@@ -51,8 +51,13 @@ def holder(run):
 
 def test_path_and_back(run, tmp_path):
     assert run.path == tmp_path / "runs" / "x" / "0a-s3"
-    found = Run.at(run.path)
-    assert (found.path, found.name, found.config_hash, found.seed) == (run.path, "x", "0a", 3)
+    restored = Run.at(run.path)
+    assert (restored.path, restored.name, restored.config_hash, restored.seed) == (
+        run.path,
+        "x",
+        "0a",
+        3,
+    )
     with pytest.raises(LightningCSEError, match="not the folder of a run"):
         Run.at(tmp_path)
 
@@ -166,13 +171,13 @@ def test_clear_does_not_follow_links(run, tmp_path):
 
 
 def test_find_runs(run):
-    wanted = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
-    for one in wanted:
-        one.start("")
+    runs = [Run(run.root, "a/b", "0c", 1), run, Run(run.root, "x/0a-s3/evaluate/sts", "0d", 0)]
+    for started in runs:
+        started.start("")
 
     write_atomic(run.path / "wandb" / "0e-s0" / "config.yaml", "not ours")
-    assert [(one.path, one.name) for one in find_runs(run.root)] == [
-        (one.path, one.name) for one in wanted
+    assert [(started.path, started.name) for started in find_runs(run.root)] == [
+        (started.path, started.name) for started in runs
     ]
 
 

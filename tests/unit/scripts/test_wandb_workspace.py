@@ -64,13 +64,13 @@ def test_charts_and_the_table_of_runs(capsys):
     assert wandb_workspace.main([*arguments, "--dry-run"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert (view["entity"], view["project"]) == ("lab", "cse")
-    charts = [one["config"] for one in panels(view) if "Plot" in one["viewType"]]
-    lines = [one for one in charts if "metrics" in one]
-    assert {key for one in lines for key in one["metrics"]} == {*CURVES, "val/stsb/spearman"}
+    charts = [panel["config"] for panel in panels(view) if "Plot" in panel["viewType"]]
+    lines = [chart for chart in charts if "metrics" in chart]
+    assert {key for chart in lines for key in chart["metrics"]} == {*CURVES, "val/stsb/spearman"}
     for line in lines:
         assert (line["xAxis"], line["groupBy"], line["groupAgg"]) == (STEP, "group", "mean")
 
-    dots = {(one["xAxis"], one["yAxis"]) for one in charts if "metrics" not in one}
+    dots = {(chart["xAxis"], chart["yAxis"]) for chart in charts if "metrics" not in chart}
     rfd = [f"summary:summary/rfd_{measure}" for measure in ("alignment", "uniformity")]
     assert dots == {(key, "summary:best/score") for key in rfd}
     (runs,) = view["spec"]["section"]["runSets"]
@@ -91,9 +91,9 @@ def in_schema(view):
     """
     read = internal.View.model_validate(view)
     sections = read.spec.section.panel_bank_config.sections
-    kinds = {type(panel).__name__ for section in sections for panel in section.panels}
+    types = {type(panel).__name__ for section in sections for panel in section.panels}
 
-    return read.model_dump(mode="json", by_alias=True, exclude_none=True), kinds
+    return read.model_dump(mode="json", by_alias=True, exclude_none=True), types
 
 
 def test_the_json_is_of_the_schema_of_wandb(capsys):
@@ -101,15 +101,15 @@ def test_the_json_is_of_the_schema_of_wandb(capsys):
     view = json.loads(capsys.readouterr().out)
     assert in_schema(view) == (view, {"LinePlot", "ScatterPlot"})
 
-    other = copy.deepcopy(view)
-    section = other["spec"]["section"]["panelBankConfig"]["sections"][0]
+    changed = copy.deepcopy(view)
+    section = changed["spec"]["section"]["panelBankConfig"]["sections"][0]
     section["panels"][0]["config"]["xAxes"] = "step"
-    assert in_schema(other)[0] == view
+    assert in_schema(changed)[0] == view
     section["panels"][0]["viewType"] = "Line"
-    assert "UnknownPanel" in in_schema(other)[1]
+    assert "UnknownPanel" in in_schema(changed)[1]
     section["flowConfig"]["columnsPerPage"] = "two"
     with pytest.raises(ValidationError, match="columnsPerPage"):
-        in_schema(other)
+        in_schema(changed)
 
 
 def test_sections_show_their_charts_on_one_page(capsys):
@@ -159,8 +159,8 @@ def test_kept_runs_fill_the_charts(repository):
         curves |= {*run.curves}
         finals |= set(final_values(run.record)) if "best" in run.record else set()
 
-    shown = wandb_workspace.workspace("lab", "cse", ["val/stsb/spearman"], [])
-    for panel in (panel for section in shown.sections for panel in section.panels):
+    workspace = wandb_workspace.workspace("lab", "cse", ["val/stsb/spearman"], [])
+    for panel in (panel for section in workspace.sections for panel in section.panels):
         if hasattr(panel, "groupby"):
             assert set(panel.y) <= curves
         else:
@@ -180,8 +180,10 @@ def test_saved_for_who_is_logged_in(monkeypatch, capsys):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     account = type("Api", (), {"default_entity": "me"})
     monkeypatch.setattr(wandb, "Api", lambda timeout: account)
-    monkeypatch.setattr(ws.Workspace, "save", lambda one: None)
-    address = property(lambda one: f"https://example.org/{one.entity}/{one.project}")
+    monkeypatch.setattr(ws.Workspace, "save", lambda workspace: None)
+    address = property(
+        lambda workspace: f"https://example.org/{workspace.entity}/{workspace.project}"
+    )
     monkeypatch.setattr(ws.Workspace, "url", address)
     assert wandb_workspace.main(["--project", "cse"]) == 0
     assert wandb_workspace.main(GIVEN) == 0
@@ -204,6 +206,6 @@ def test_what_fails_is_one_line(key, module, message, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv("WANDB_API_KEY", key)
     assert wandb_workspace.main(GIVEN) == 2
-    shown = capsys.readouterr().err
-    assert message in shown
-    assert shown.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert stderr.count("\n") == 1
