@@ -116,16 +116,16 @@ class PointsSweeper(Sweeper):
     def _listed(self) -> list[list[str]]:
         """Return the points of the file or the config; without either, an empty one."""
         points: Any = self.points
-        place = "hydra.sweeper.points"
+        key = "hydra.sweeper.points"
         if self.file is not None:
-            place = f"hydra.sweeper.file={self.file}"
+            key = f"hydra.sweeper.file={self.file}"
             points = yaml.safe_load(Path(self.file).expanduser().read_text(encoding="utf-8"))
         elif points is None:
             return [[]]
 
         is_list = isinstance(points, Sequence) and len(points) > 0
         if not is_list or any(isinstance(p, str) or not isinstance(p, Sequence) for p in points):
-            raise ConfigError([f"{place}: must be a list of points, each a list of overrides"])
+            raise ConfigError([f"{key}: must be a list of points, each a list of overrides"])
 
         return [list(map(str, point)) for point in points]
 
@@ -134,13 +134,13 @@ class PointsSweeper(Sweeper):
 
     def _check(self, jobs: Sequence[Sequence[str]]) -> None:
         """Check points until all overrides are covered."""
-        seen: set[str] = set()
+        checked: set[str] = set()
         for job in jobs:
-            new = {override for override in job if not override.startswith("seed=")} - seen
-            if seen and not new:
+            new = {override for override in job if not override.startswith("seed=")} - checked
+            if checked and not new:
                 continue
 
-            seen |= new
+            checked |= new
             config_name = str(self.cfg.hydra.job.config_name)
             with explained(job, config_name):
                 cfg = self.loader.load_sweep_config(self.cfg, list(job))

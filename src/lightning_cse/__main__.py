@@ -32,7 +32,7 @@ OF_HYDRA = ("train", "evaluate", "generate", "describe")
 @reported
 def main() -> int:
     """Run the command that the first word names, or list the commands."""
-    name, *rest = sys.argv[1:] or ["--help"]
+    name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         sys.stdout.write("lightning-cse COMMAND ...; COMMAND --help prints its options\n\n")
         for command, purpose in COMMANDS.items():
@@ -41,7 +41,7 @@ def main() -> int:
         return 0
 
     if name in ("-sc", "--shell-completion"):
-        return _complete(rest)
+        return _complete(arguments)
 
     if name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)
@@ -49,15 +49,15 @@ def main() -> int:
             f"unknown command {name!r}{near} (choose from: {', '.join(COMMANDS)})"
         )
 
-    return _start(name, [f"lightning-cse {name}", *rest])
+    return _start(name, [f"lightning-cse {name}", *arguments])
 
 
 def _start(name: str, words: list[str]) -> int:
     sys.argv = words
     # Classes of one's own are found in the working directory, as with `python -m`.
-    here = str(Path.cwd())
-    if not sys.flags.safe_path and not {"", here} & {*sys.path}:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if not sys.flags.safe_path and not {"", folder} & {*sys.path}:
+        sys.path.insert(0, folder)
 
     module = importlib.import_module(f"lightning_cse.{MODULES.get(name, name)}")
     code: int = module.main()
@@ -65,13 +65,15 @@ def _start(name: str, words: list[str]) -> int:
     return code
 
 
-def _complete(rest: list[str]) -> int:
+def _complete(arguments: list[str]) -> int:
     """Complete a command's name, and let Hydra complete its overrides."""
     line = os.environ.get("COMP_LINE", "")
     app, _, after = line.partition(" ")
     name, space, overrides = after.lstrip().partition(" ")
     if line and not space:
-        sys.stdout.write(" ".join(one for one in COMMANDS if one.startswith(name)) + "\n")
+        sys.stdout.write(
+            " ".join(command for command in COMMANDS if command.startswith(name)) + "\n"
+        )
         return 0
 
     if line and name not in OF_HYDRA:
@@ -79,7 +81,7 @@ def _complete(rest: list[str]) -> int:
 
     os.environ["COMP_LINE"] = f"{app} {overrides}"
 
-    return _start(name or "train", ["lightning-cse", "-sc", *rest])
+    return _start(name or "train", ["lightning-cse", "-sc", *arguments])
 
 
 if __name__ == "__main__":

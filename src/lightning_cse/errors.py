@@ -89,9 +89,9 @@ def user_error(error: BaseException | None) -> LightningCSEError | None:
     return error
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return f" - did you mean '{close[0]}'?" if close else ""
 
 
@@ -100,25 +100,25 @@ def extra_with(module: str) -> str | None:
     name = re.escape(module.partition(".")[0].replace("_", "-"))
     with contextlib.suppress(PackageNotFoundError):
         for requirement in requires("lightning_cse") or ():
-            found = re.fullmatch(rf"{name}\b[^;]*; extra == ['\"]([^'\"]+)['\"]", requirement)
-            if name and found and found[1] != "dev":
-                return found[1]
+            match = re.fullmatch(rf"{name}\b[^;]*; extra == ['\"]([^'\"]+)['\"]", requirement)
+            if name and match and match[1] != "dev":
+                return match[1]
 
     return None
 
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code of an exception; refusals of the system are user errors."""
-    known = user_error(error)
+    fault = user_error(error)
     return (
-        known.exit_code if known else USER if isinstance(error, OSError) and error.strerror else BUG
+        fault.exit_code if fault else USER if isinstance(error, OSError) and error.strerror else BUG
     )
 
 
 def one_line(error: BaseException) -> str:
     """Return a user error's message, a system error's file and reason, or type and message."""
-    if (known := user_error(error)) is not None:
-        return str(known)
+    if (fault := user_error(error)) is not None:
+        return str(fault)
 
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from lightning_cse.analysis.exporting import export, push
 
-    done = export(
+    summary = export(
         model,
         options.to,
         view=options.view,
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         repo=options.push,
         adapter=options.adapter,
     )
-    sys.stderr.write(f"{done}\n")
+    sys.stderr.write(f"{summary}\n")
     if options.push:
         sys.stdout.write(f"{push(options.to, options.push, private=options.private)}\n")
 

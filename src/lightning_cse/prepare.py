@@ -51,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         folder.mkdir(parents=True, exist_ok=True)
 
-    place = None if arguments.check else folder
+    scratch_parent = None if arguments.check else folder
 
-    with tempfile.TemporaryDirectory(prefix=".prepare-", dir=place) as scratch:
+    with tempfile.TemporaryDirectory(prefix=".prepare-", dir=scratch_parent) as scratch:
         for corpus in corpora:
             if arguments.source is not None:
                 corpus = corpus.model_copy(update={"sources": (arguments.source,)})
@@ -231,9 +231,9 @@ def _fetch(corpus: Corpus, file: CorpusFile, part: Path, target: Path) -> str:
 
         return f"{public(origin)}/{file.member}"
 
-    shown = "\n".join(failures)
+    messages = "\n".join(failures)
     raise DataError(
-        f"{shown}\n  without a network: put the file at {target}\n"
+        f"{messages}\n  without a network: put the file at {target}\n"
         f"  or fetch it from a mirror or a folder: --source URL-or-folder"
     )
 

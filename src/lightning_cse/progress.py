@@ -34,11 +34,11 @@ class _Lines(Progress):
         self._write(task_id)
 
     def _write(self, task_id: TaskID) -> None:
-        now = time.monotonic()
-        if now - self._written < SECONDS:
+        seconds = time.monotonic()
+        if seconds - self._written < SECONDS:
             return
 
-        self._written = now
+        self._written = seconds
         task = self._tasks[task_id]
         sys.stderr.write(f"{task.description}: {task.completed:,.0f} of {task.total:,.0f}\n")
 

@@ -120,15 +120,15 @@ def _card(
         pipeline_tag="sentence-similarity",
         tags=[*tags, "lightning_cse"],
     )
-    known = {
+    model_facts = {
         "encoder": f"{Path(model.encoder.name).name}, pooling {model.encoder.pooling}",
         "sha256 of the weights": model.digests["weights"],
     }
     if record:
-        known["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**record)
+        model_facts["run"] = "{name}, config hash {config_hash}, seed {seed}".format(**record)
         train = config.get("data", {}).get("train") or ()
         sources = [train] if isinstance(train, str) else train
-        known["trained on"] = ", ".join(map(_trained_on, sources))
+        model_facts["trained on"] = ", ".join(map(_trained_on, sources))
 
     card: ModelCard = ModelCard.from_template(
         data,
@@ -136,7 +136,7 @@ def _card(
         name=name,
         summary=summary,
         usage=usage,
-        facts={**facts, **known},
+        facts={**facts, **model_facts},
         command=_command(record),
         scores=list(_scores(record)),
         citations=citations(model.method),
@@ -151,8 +151,8 @@ def citations(method: str) -> list[str]:
     """
     papers = getattr(pkgutil.resolve_name(method), "papers", ())
     text = (experiments_dir() / "references.bib").read_text(encoding="utf-8")
-    found = re.findall(r"^(@\w+\{([^,]+),.*?^\})", text, re.MULTILINE | re.DOTALL)
-    entries = {key: entry for entry, key in found}
+    matches = re.findall(r"^(@\w+\{([^,]+),.*?^\})", text, re.MULTILINE | re.DOTALL)
+    entries = {key: entry for entry, key in matches}
 
     return [entries.get(paper, paper) for paper in papers]
 

@@ -171,16 +171,16 @@ def _base(model: SentenceModel) -> Base:
         raise EncoderError(f"--adapter: {model} has no adapter; leave it out")
 
     settings = read_config(model.run / CONFIG)["encoder"]
-    reasons = {
-        f"{encoder.name} is in no folder": "source" not in settings,
-        "encoder.layers cuts the encoder": settings.get("layers") is not None,
-        "pooling=prompt adds a row to the embeddings": encoder.pooling == "prompt",
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise EncoderError(
-                f"--adapter: the adapter cannot be loaded alone: {reason}; leave it out"
-            )
+    reason = None
+    if "source" not in settings:
+        reason = f"{encoder.name} is in no folder"
+    elif settings.get("layers") is not None:
+        reason = "encoder.layers cuts the encoder"
+    elif encoder.pooling == "prompt":
+        reason = "pooling=prompt adds a row to the embeddings"
+
+    if reason is not None:
+        raise EncoderError(f"--adapter: the adapter cannot be loaded alone: {reason}; leave it out")
 
     source = str(settings["source"])
 
@@ -347,15 +347,15 @@ def _with_mask(backbone: Any, template: Template) -> tuple[Any, Template, nn.Mod
     from sentence_transformers.sentence_transformer import modules as st
 
     assert template.pooled is not None  # noqa: S101 - the caller has checked it
-    place = len(template.suffix) - template.pooled
+    index = len(template.suffix) - template.pooled
     mask = backbone.config.vocab_size
     backbone = copy.deepcopy(backbone)
 
     with torch.no_grad():
         table = backbone.resize_token_embeddings(mask + 1, mean_resizing=False).weight
-        table[mask] = table[template.suffix[place]]
+        table[mask] = table[template.suffix[index]]
 
-    suffix = (*template.suffix[:place], mask, *template.suffix[place + 1 :])
+    suffix = (*template.suffix[:index], mask, *template.suffix[index + 1 :])
     weights = st.WordWeights([*[""] * mask, MASK], {MASK: 1.0}, unknown_word_weight=0.0)
 
     return backbone, replace(template, suffix=suffix), weights
@@ -374,9 +374,9 @@ def _with_template(
         return tokenizer
 
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        kind = type(tokenizer).__name__
+        class_name = type(tokenizer).__name__
         raise EncoderError(
-            f"the tokenizer {kind} supports no template around a sentence. {INSTEAD}"
+            f"the tokenizer {class_name} supports no template around a sentence. {INSTEAD}"
         )
 
     ids = [*template.prefix, *template.suffix]

@@ -61,30 +61,32 @@ def histograms_figure(sets: PairSets) -> Figure:
     leaves no pair out.
     """
     bins = bins_of(sets)
-    lines = sum(len(each) for each in sets.values())
+    lines = sum(len(pairs) for pairs in sets.values())
     height = 0.4 + 2.4 * len(sets) + 0.2 * lines  # with the legends above
     figure = blank_figure(6.4 * len(bins), height)
     grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
-    for row, (name, each) in zip(grid, sets.items(), strict=True):
+    for row, (name, groups) in zip(grid, sets.items(), strict=True):
         row[0].set_ylabel(f"{name}\nshare of pairs")
         panels = itertools.product(bins, (("positive", 0), ("negative", 3)))
-        for axes, (measure, (kind, color)) in zip(row, panels, strict=True):
-            values = {pairs.label: getattr(pairs, measure) for pairs in each if pairs.kind == kind}
+        for axes, (measure, (pair_kind, color)) in zip(row, panels, strict=True):
+            values = {
+                pairs.label: getattr(pairs, measure) for pairs in groups if pairs.kind == pair_kind
+            }
             _panel(axes, values, bins[measure], color)
-            axes.set_xlabel(f"{NAMES[measure]}, {kind} pairs")
+            axes.set_xlabel(f"{NAMES[measure]}, {pair_kind} pairs")
 
     return figure
 
 
 def _panel(
-    axes: Axes, kinds: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int
+    axes: Axes, samples: Mapping[str, Sequence[float]], bins: np.ndarray, first_color: int
 ) -> None:
     axes.set_xlim(float(bins[0]), float(bins[-1]))
-    for place, (label, values) in enumerate(kinds.items()):
+    for index, (label, values) in enumerate(samples.items()):
         if not len(values):
             continue
 
-        color, style = series_look(first_color + place)
+        color, style = series_look(first_color + index)
         mean = float(np.mean(values))
         name = f"{textwrap.fill(label, 36)}\nmean {mean:.2f}, n = {len(values)}"
         filled = {"fill": True, "alpha": 0.55}
@@ -104,7 +106,7 @@ def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
     The axis of the cosine begins at 0.5, or at the tenth below the lowest value if this is lower.
     """
     bins = {"mer": np.linspace(0.0, 1.0, BINS + 1)}
-    cosines = [value for each in sets.values() for pairs in each for value in pairs.cosine]
+    cosines = [value for groups in sets.values() for pairs in groups for value in pairs.cosine]
     if cosines:
         low = min(LOWEST_COSINE, math.floor(min(cosines) / 0.1) * 0.1)
         bins["cosine"] = np.linspace(low, 1.0, BINS + 1)
@@ -118,6 +120,6 @@ def quartiles(values: Sequence[float] | NDArray[np.float64]) -> dict[str, float]
         return None
 
     names = ("lower_quartile", "median", "upper_quartile")
-    found = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    quantiles = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
 
-    return {"mean": float(np.mean(values)), **dict(zip(names, found, strict=True))}
+    return {"mean": float(np.mean(values)), **dict(zip(names, quantiles, strict=True))}

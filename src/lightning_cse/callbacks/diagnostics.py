@@ -202,7 +202,7 @@ def _embed(trainer: pl.Trainer, method: Method, sentences: Sequence[str]) -> Emb
     data: Any = trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
     distinct = list(dict.fromkeys(sentences))
     tokens = data.tokens_of(distinct)
-    embedded = Embedded(method.model, distinct, lambda some: method.model.embed(some, tokens))
+    embedded = Embedded(method.model, distinct, lambda texts: method.model.embed(texts, tokens))
     check_finite(embedded.embedding, trainer.global_step)
 
     return embedded
@@ -229,8 +229,8 @@ def build_diagnostics(
 ) -> Diagnostics:
     """Return the diagnostics of a method on its data, with the config's ``diag`` as options."""
     if not options["dropout"] and any(a == b for a, b in method.pairs.values()):
-        kind = type(method).__name__
-        fault = f"diag.dropout: {kind} pairs two dropout passes over one sentence; set it to true"
+        method_name = type(method).__name__
+        fault = f"diag.dropout: {method_name} pairs two dropout passes over one sentence; set it to true"
         raise ConfigError([fault])
 
     evaluation = None

@@ -53,8 +53,8 @@ class TrainingEnd(Callback):
 
         if self.monitor not in trainer.callback_metrics:
             result = pl_module.results.get(self.monitor.split("/")[1])
-            why = f", since {result.reason}" if result else ""
-            fault = f"{self.monitor} has no value{why}: choose another dev score"
+            cause = f", since {result.reason}" if result else ""
+            fault = f"{self.monitor} has no value{cause}: choose another dev score"
             raise ConfigError([f"monitor: {fault}"])
 
         if trainer.state.fn == "fit" and pl_module.schedule.watches:

@@ -112,10 +112,10 @@ def _relations(values: dict[str, Any]) -> Iterator[str]:
         yield from _training(values)
 
 
-def _own_columns(own: dict[str, Any]) -> Iterator[str]:
+def _own_columns(own_data: dict[str, Any]) -> Iterator[str]:
     """Yield a fault for each column that no test set of your own reads."""
-    columns = {column for test in OWN if own[test] for column in OWN[test]}
-    for name in own["columns"] or ():
+    columns = {column for test in OWN if own_data[test] for column in OWN[test]}
+    for name in own_data["columns"] or ():
         if name not in columns:
             yield f"own.columns: no test set reads a {name!r}{did_you_mean(name, columns)}"
 

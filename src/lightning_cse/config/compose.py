@@ -129,9 +129,9 @@ def register() -> None:
     OmegaConf.register_new_resolver("needed", _needed, replace=True)
 
 
-def _needed(what: str) -> None:
-    """Raise ConfigError: only the user knows this value, and ``what`` says how to give it."""
-    raise ConfigError([f"this experiment needs {what}"])
+def _needed(advice: str) -> None:
+    """Raise ConfigError: only the user knows this value, and ``advice`` says how to give it."""
+    raise ConfigError([f"this experiment needs {advice}"])
 
 
 def _recipe(key: str, *, _root_: DictConfig) -> Any:

@@ -17,9 +17,9 @@ RECIPE = "own"
 
 def add_test_sets(cfg: DictConfig) -> None:
     """Add the tasks of ``own.tasks`` that have files to the suite, before those of the suite."""
-    own = cfg.get("own")
-    tasks = own.pop("tasks", {}) if _is_node(own) else {}
-    added = {f"own_{name}": task for name, task in tasks.items() if own[name]}
+    own_data = cfg.get("own")
+    tasks = own_data.pop("tasks", {}) if _is_node(own_data) else {}
+    added = {f"own_{name}": task for name, task in tasks.items() if own_data[name]}
     if added:
         suite = {} if OmegaConf.is_missing(cfg, "suite") else cfg.get("suite") or {}
         cfg.suite = added | {str(name): task for name, task in suite.items()}
@@ -43,11 +43,13 @@ def _suite(suite: DictConfig, without_dev: DictConfig) -> dict[str, Any]:
     """Return the tasks on files of your own, and those that stand in for a dev set if none of them
     has one.
     """
-    own = {str(name): node for name, node in suite.items() if "own" in node}
-    has_dev = any(_is_node(node.own.files) and "dev" in node.own.files for node in own.values())
-    others = {} if has_dev else {str(name): node for name, node in without_dev.items()}
+    on_files = {str(name): node for name, node in suite.items() if "own" in node}
+    has_dev = any(
+        _is_node(node.own.files) and "dev" in node.own.files for node in on_files.values()
+    )
+    dev_tasks = {} if has_dev else {str(name): node for name, node in without_dev.items()}
 
-    return own | others
+    return on_files | dev_tasks
 
 
 def recipe_names(cfg: DictConfig) -> Iterator[str]:

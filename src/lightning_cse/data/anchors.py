@@ -30,14 +30,14 @@ def with_anchors(rows: Dataset, corpora: Iterable[Dataset], account: Account) ->
     Rows whose anchor is in none of the corpora are dropped, and counted.
     """
     digests = rows["anchor"][:]
-    wanted = set(digests)
+    requested = set(digests)
     anchors: dict[str, str] = {}
     files = files_of(rows)
     for table in corpora:
         files += files_of(table)
         for name in names_of(table):
             for sentence in table[name][:]:
-                if (key := digest(sentence)) in wanted:
+                if (key := digest(sentence)) in requested:
                     anchors[key] = sentence
 
     is_known = np.array([key in anchors for key in digests])
@@ -46,7 +46,7 @@ def with_anchors(rows: Dataset, corpora: Iterable[Dataset], account: Account) ->
         log.warning("%s: %d of %d anchors are missing", files[0].name, missing, len(digests))
         count_dropped(account, {"anchor not in the corpora": missing})
 
-    known = rows.select(np.flatnonzero(is_known))
+    matched = rows.select(np.flatnonzero(is_known))
     sentences = [anchors[key] for key in digests if key in anchors]
 
-    return with_files(with_columns(known, anchor=sentences), files)
+    return with_files(with_columns(matched, anchor=sentences), files)

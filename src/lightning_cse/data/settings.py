@@ -1,6 +1,6 @@
 """The settings of a data set, one field per key of ``conf/data``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -88,25 +88,30 @@ class ContrastiveData:
     num_proc: Annotated[int, Field(ge=1)] | None = None
 
     def __post_init__(self) -> None:
-        weights = self.weights if self.weights is not None else [1] * len(self.sources)
-        faults = {
-            "held_out: cannot be combined with data.held_out_share; set one of them to null": (
-                self.held_out is not None and self.held_out_share is not None
-            ),
-            "weights: cannot be combined with data.llm_rows_together": (
-                self.is_weighted and self.llm_rows_together is not None
-            ),
-            "num_proc: must be an integer >= 1, or null": (
-                self.num_proc is not None and self.num_proc < 1
-            ),
-            f"weights: must be a number in (0, {LARGEST_WEIGHT}] for each source of data.train": (
-                len(weights) != len(self.sources)
-                or not all(0 < weight <= LARGEST_WEIGHT for weight in weights)
-            ),
-        }
+        if faults := list(self._faults()):
+            raise ConfigError(faults)
 
-        if any(faults.values()):
-            raise ConfigError(f"data.{fault}" for fault, applies in faults.items() if applies)
+    def _faults(self) -> Iterator[str]:
+        """Yield a fault for each value that is invalid or that another one excludes."""
+        if self.held_out is not None and self.held_out_share is not None:
+            yield (
+                "data.held_out: cannot be combined with data.held_out_share; "
+                "set one of them to null"
+            )
+
+        if self.is_weighted and self.llm_rows_together is not None:
+            yield "data.weights: cannot be combined with data.llm_rows_together"
+
+        if self.num_proc is not None and self.num_proc < 1:
+            yield "data.num_proc: must be an integer >= 1, or null"
+
+        weights = self.weights if self.weights is not None else [1] * len(self.sources)
+        in_range = all(0 < weight <= LARGEST_WEIGHT for weight in weights)
+        if len(weights) != len(self.sources) or not in_range:
+            yield (
+                f"data.weights: must be a number in (0, {LARGEST_WEIGHT}] "
+                "for each source of data.train"
+            )
 
     @property
     def sources(self) -> list[str]:

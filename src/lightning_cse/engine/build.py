@@ -211,9 +211,9 @@ def _checked_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[
 
     if monitor not in scores:
         reason = reasons.get(monitor.partition("/")[2].partition("/")[0])
-        why = f": {reason}" if reason else did_you_mean(monitor, scores)
+        hint = f": {reason}" if reason else did_you_mean(monitor, scores)
         choices = ", ".join(scores) or "none"
-        fault = f"monitor: {monitor!r} is not a dev score{why} (choose from: {choices})"
+        fault = f"monitor: {monitor!r} is not a dev score{hint} (choose from: {choices})"
         raise ConfigError([fault])
 
     return monitor

@@ -42,7 +42,7 @@ def add_mined_negatives(data: ContrastiveDataModule, method: Method) -> dict[str
         digests = {"data.negatives_encoder": model.digests["weights"]}
 
     rows = data.train
-    given = rows["negative"][:] if "negative" in rows.column_names else [None] * len(rows)
+    negatives = rows["negative"][:] if "negative" in rows.column_names else [None] * len(rows)
     mined, too_similar = mine_negatives(
         rows[anchor][:],
         rows[positive][:],
@@ -52,17 +52,17 @@ def add_mined_negatives(data: ContrastiveDataModule, method: Method) -> dict[str
     )
     names = numbered_negatives(len(mined[0]))
     columns = {}
-    for place, name in enumerate(names):
+    for rank, name in enumerate(names):
         columns[name] = [
-            sentences[place] if negative is None else negative if place == 0 else None
-            for sentences, negative in zip(mined, given, strict=True)
+            sentences[rank] if negative is None else negative if rank == 0 else None
+            for sentences, negative in zip(mined, negatives, strict=True)
         ]
 
     data.train = with_columns(rows, **columns)
     counts = {
         "rows with mined negatives": sum(
             negative is None and sentences[0] is not None
-            for sentences, negative in zip(mined, given, strict=True)
+            for sentences, negative in zip(mined, negatives, strict=True)
         ),
         "candidates too similar to be negatives": too_similar,
     }

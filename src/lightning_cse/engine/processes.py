@@ -161,7 +161,7 @@ def meet() -> None:
     try:
         store, _, _ = next(rendezvous(f"tcp://{address}", rank, count, timeout=limit))
         store.set(f"lightning_cse/{rank}", "")
-        store.wait([f"lightning_cse/{other}" for other in range(count)], limit)
+        store.wait([f"lightning_cse/{process}" for process in range(count)], limit)
     except RuntimeError as error:  # torch's errors of the network and of its store
         raise TrainingError(
             f"process {rank} of {count} has waited {MEETS_WITHIN:.0f} s for the others at "
@@ -211,10 +211,10 @@ def agree(folder: runs.Run, start: Start | None = None) -> Start:
 
 def _fault(folder: runs.Run, start: Start, name: str, machine: str) -> str | None:
     """Return what keeps this process from following the first, which works on a machine."""
-    here = socket.gethostname()
+    hostname = socket.gethostname()
     if folder.path.name != name:
         return (
-            f"{here} has the run {folder.path.name}, {machine} {name}: config, data files, encoder "
+            f"{hostname} has the run {folder.path.name}, {machine} {name}: config, data files, encoder "
             "and versions must be the same on all machines"
         )
 
@@ -222,7 +222,7 @@ def _fault(folder: runs.Run, start: Start, name: str, machine: str) -> str | Non
     while not start.finished and not folder.lock_path.is_file():
         if time.monotonic() > deadline:
             return (
-                f"paths.runs_dir: {here} does not see {folder.lock_path} of {machine}: put "
+                f"paths.runs_dir: {hostname} does not see {folder.lock_path} of {machine}: put "
                 f"LIGHTNING_CSE_RUNS on a file system that all machines share ({_PAGE})"
             )
 

@@ -42,8 +42,8 @@ def reported(folder: runs.Run, config: str, key: str) -> Iterator[None]:
 def _report_other_data(folder: runs.Run, key: str) -> None:
     """Report interrupted runs of the same settings and seed, whose data or encoder were others."""
     for path in folder.path.parent.glob(f"*-s{folder.seed}"):
-        other = runs.Run.at(path)
-        if path != folder.path and other.key == key and other.status == "interrupted":
+        run = runs.Run.at(path)
+        if path != folder.path and run.key == key and run.status == "interrupted":
             log.warning("an interrupted run of these settings with other data is in %s", path)
 
 

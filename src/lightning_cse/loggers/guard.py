@@ -54,7 +54,7 @@ class Guard(Logger):
 
         self._is_off = True
 
-    def _try(self, what: str, call: Callable[[], Any]) -> Any:
+    def _try(self, action: str, call: Callable[[], Any]) -> Any:
         if self._is_off:
             return None
 
@@ -66,9 +66,9 @@ class Guard(Logger):
 
             self._is_off = True
             name = type(self).__name__
-            log.warning("%s: %s (%s): the run continues without it", name, what, one_line(error))
+            log.warning("%s: %s (%s): the run continues without it", name, action, one_line(error))
             with contextlib.suppress(Exception):  # an open run of W&B would stay in use
-                if what != "finish":
+                if action != "finish":
                     vars(self)["_experiment"].finish(exit_code=1)
 
             return None

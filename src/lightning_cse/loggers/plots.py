@@ -148,8 +148,8 @@ def _diagnostics(curves: Curves) -> Figure | None:
 
             by_step(axes)
             axes.set_ylabel(measure)
-            drawn, labels = axes.get_legend_handles_labels()
-            handles |= dict(zip(labels, drawn, strict=True))
+            lines, labels = axes.get_legend_handles_labels()
+            handles |= dict(zip(labels, lines, strict=True))
 
         row[0].set_ylabel(f"{view.removeprefix('diag/')}alignment")
         zero_line(row[2])

@@ -80,9 +80,9 @@ def _fitting_difficulty(curves: Points, measure: str) -> float | None:
     held_out = _after_start(curves, f"diag/held_out/{measure}")
     evaluation = _after_start(curves, f"diag/eval/{measure}")
     steps = [step for step in held_out if step in evaluation]
-    ours = [held_out[step] for step in steps]
-    theirs = [evaluation[step] for step in steps]
-    if not steps or not all(map(math.isfinite, ours + theirs)):
+    held_out_values = [held_out[step] for step in steps]
+    evaluation_values = [evaluation[step] for step in steps]
+    if not steps or not all(map(math.isfinite, held_out_values + evaluation_values)):
         return None
 
-    return metrics.relative_fitting_difficulty(ours, theirs)
+    return metrics.relative_fitting_difficulty(held_out_values, evaluation_values)

@@ -150,13 +150,13 @@ def parse_object(content: bytes, source: str, schema: Any = dict, *, advice: str
         TypeAdapter(schema).validate_python(value)
     except ValidationError as error:
         fault = error.errors()[0]
-        why = ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
+        reason = ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
     except (ValueError, RecursionError) as error:
-        why = str(error)
+        reason = str(error)
     else:
         return value
 
-    raise DataError(f"{source} is damaged ({why}): {advice}")
+    raise DataError(f"{source} is damaged ({reason}): {advice}")
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -206,9 +206,9 @@ def read_predictions(path: Path) -> "pd.DataFrame":
         if (table.schema.metadata or {}).get(b"sha256", _digest(table)) != _digest(table):
             raise ValueError("its digest is wrong")
     except Exception as error:  # pyarrow raises many classes for damaged files
-        why = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise DataError(
-            f"{path} is damaged ({why}): restore it, or give the command of its run again with "
+            f"{path} is damaged ({reason}): restore it, or give the command of its run again with "
             "force=true"
         ) from error
 

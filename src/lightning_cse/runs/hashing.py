@@ -132,30 +132,30 @@ def decisive(
     ``1.0``), and so are URLs whatever their signature.
     """
     settings = {key: value for key, value in config.items() if key not in _SWITCHES}
-    kept: dict[str, Any] = _canonical(settings)
-    if "callbacks" in kept:
-        kept["callbacks"] = _effective(kept["callbacks"])
-        if not kept["callbacks"]:
-            del kept["callbacks"]
+    content: dict[str, Any] = _canonical(settings)
+    if "callbacks" in content:
+        content["callbacks"] = _effective(content["callbacks"])
+        if not content["callbacks"]:
+            del content["callbacks"]
 
     for dotted, value in resolved.items():
         if dotted not in _SWITCHES:
             *parents, key = dotted.split(".")
-            parent = kept
+            parent = content
             for name in parents:
                 parent = parent.setdefault(name, {})
 
             parent[key] = _canonical(value)
 
     for name, keys in (("trainer", _TRAINER), ("encoder", _ENCODER if encoder else ())):
-        node = kept.get(name)
+        node = content.get(name)
         if isinstance(node, dict):
-            kept[name] = {key: value for key, value in node.items() if key not in keys}
+            content[name] = {key: value for key, value in node.items() if key not in keys}
 
     for dotted, neutral in NEUTRAL.items():
-        _drop_neutral(kept, dotted, _canonical(neutral))
+        _drop_neutral(content, dotted, _canonical(neutral))
 
-    return {"config": kept, "data": _canonical(data), "encoder": _canonical(encoder)}
+    return {"config": content, "data": _canonical(data), "encoder": _canonical(encoder)}
 
 
 def _effective(callbacks: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,16 +184,16 @@ def _drop_neutral(config: dict[str, Any], dotted: str, neutral: Any) -> None:
 def _canonical(value: Any) -> Any:
     """Reduce to plain JSON: one spelling per number, no nulls, no keys without effect."""
     if isinstance(value, Mapping):
-        kept = {}
+        result = {}
         for key, item in value.items():
             if key in _ANYWHERE or item is None:
                 continue
             if key == "limit_train_batches":
                 item = repr(item)  # 1 is one batch, 1.0 all of them
 
-            kept[public(str(key))] = _canonical(item)
+            result[public(str(key))] = _canonical(item)
 
-        return kept
+        return result
 
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
@@ -253,9 +253,11 @@ def training_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
 
     The others differ in precision: ``auto`` asks for any, and any may have been chosen by ``auto``.
     """
-    asked = asked_precision(config)
-    others = PRECISIONS.values() if asked == "auto" else ("auto",)
-    trainers = [{**config["trainer"], "precision": one} for one in (asked, *others)]
+    requested = asked_precision(config)
+    alternatives = PRECISIONS.values() if requested == "auto" else ("auto",)
+    trainers = [
+        {**config["trainer"], "precision": precision} for precision in (requested, *alternatives)
+    ]
 
     return tuple(_key(config, {**config, "trainer": trainer}) for trainer in trainers)
 
@@ -300,9 +302,9 @@ def portable(overrides: Iterable[Any]) -> list[str]:
     URLs, and with the names of models and encoders in place of their folders.
     """
     folder = re.compile(r"^((?:model|encoder\.source)=['\"]?)[/~].*/(?=[^/])")
-    kept = [one for one in map(str, overrides) if not one.lstrip("+").startswith("paths.")]
+    words = [word for word in map(str, overrides) if not word.lstrip("+").startswith("paths.")]
 
-    return public([folder.sub(r"\1", one) for one in kept])
+    return public([folder.sub(r"\1", word) for word in words])
 
 
 def public(value: Value) -> Value:

@@ -70,7 +70,7 @@ def _git(*arguments: str) -> str:
     """Return the output of a git command in the repository of this file; raise if there is none."""
     # Hooks of git set variables that would name another repository.
     variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "--no-optional-locks", "-C", str(_FILE.parent), *arguments],
         env=variables,
         capture_output=True,
@@ -79,7 +79,7 @@ def _git(*arguments: str) -> str:
         check=True,
     )
 
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def commit() -> str | None:
@@ -87,8 +87,8 @@ def commit() -> str | None:
     try:
         _git("ls-files", "--error-unmatch", "--", _FILE.name)  # fails in another repository
         # Results that `reproduce --keep` writes into experiments/ change no run.
-        places = (":/", ":(top,exclude)experiments")
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *places)
+        paths = (":/", ":(top,exclude)experiments")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *paths)
 
         return _git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):

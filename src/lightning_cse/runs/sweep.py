@@ -151,10 +151,10 @@ def table(points: Sequence[PointOutcome]) -> str:
 
         folders |= {point.folder} if point.folder else set()
         counts[SHOWN.get(point.status, point.status)] += 1
-        done = point.status in DONE
+        finished = point.status in DONE
         settings = [line for line in _own(point, shared) if not line.startswith("seed=")]
         name = " ".join(settings) or "all seeds"
-        cells.append((name, done, point.score if done else None, point.metric))
+        cells.append((name, finished, point.score if finished else None, point.metric))
 
     frame = pd.DataFrame(cells, columns=["point", "n", "score", "metric"])
     frame["score"] = frame["score"].astype(float)
@@ -185,9 +185,11 @@ def settings_of(points: Sequence[PointOutcome]) -> list[str]:
     different = [_own(point, shared) for point in points]
     keys = {override.partition("=")[0] for overrides in different for override in overrides}
     if len(keys) == 1:
-        different = [[override.partition("=")[2] for override in each] for each in different]
+        different = [
+            [override.partition("=")[2] for override in overrides] for overrides in different
+        ]
 
-    return [" ".join(each) or "all" for each in different]
+    return [" ".join(overrides) or "all" for overrides in different]
 
 
 def _own(point: PointOutcome, shared: set[str]) -> list[str]:
@@ -196,11 +198,11 @@ def _own(point: PointOutcome, shared: set[str]) -> list[str]:
 
 def _reasons(points: Sequence[PointOutcome], shared: set[str]) -> Iterator[str]:
     """Yield why points are not finished, and what to do."""
-    left = [point for point in points if point.status not in DONE]
-    for point in left:
+    unfinished = [point for point in points if point.status not in DONE]
+    for point in unfinished:
         name = " ".join(_own(point, shared)) or "the point"
         status = SHOWN.get(point.status, point.status)
         yield f"  {name}: {status}: {point.reason}".rstrip(": ")
 
-    if left:
+    if unfinished:
         yield "the same command continues, and with retry_failed=true tries the failed points again"

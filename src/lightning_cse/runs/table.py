@@ -95,6 +95,6 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"final score ({mean_of_text(summary.get('evaluations'))}): {final:.4f}"
 
     if record.get("seconds"):
-        spent = ", ".join(f"{what} {value:.1f} s" for what, value in record["seconds"].items())
+        spent = ", ".join(f"{phase} {value:.1f} s" for phase, value in record["seconds"].items())
         where = ", ".join(str(record[key]) for key in ("device", "precision") if record.get(key))
         yield f"time: {spent} ({where})" if where else f"time: {spent}"

@@ -22,9 +22,9 @@ def comparison(record: Mapping[str, Any]) -> Iterator[str]:
     tested = {"trained": record["metrics"], UNTRAINED: record["baselines"][UNTRAINED]}
     for split, scores in (("dev", dev), ("test", tested)):
         before, after = scores[UNTRAINED], scores["trained"]
-        both = [key for key in after if key in before and not key.endswith(_NO_SCORE)]
+        shared = [key for key in after if key in before and not key.endswith(_NO_SCORE)]
         cells = []
-        for key in both:
+        for key in shared:
             change = 100 * (after[key] - before[key])
             cells.append(f"{key.partition('/')[2]} {100 * after[key]:.2f} ({change:+.2f})")
             if change < 0:
