@@ -328,11 +328,11 @@ def before_training(plan: Plan) -> Result:
         if scored.empty:
             continue
 
-        start = settings(at_step_0(scored))
-        names = {"of": source, "score": _SCORES[score]}
-        rows += [{**names, "RFD": "step 0", **row} for row in rule(start)]
-        rows += [{**names, "RFD": "training", **row} for row in rule(settings(scored))]
-        regrets += [{**names, **row} for row in regret(start)]
+        summaries = {"step 0": settings(at_step_0(scored)), "training": settings(scored)}
+        for when, summary in summaries.items():
+            names = {"of": source, "score": _SCORES[score], "RFD": when}
+            rows += [{**names, **row} for row in rule(summary)]
+            regrets += [{**names, **row} for row in regret(summary)]
 
     texts = {
         "Correlation of the sum of both RFDs with the score, with its 95 % interval (within domains: "
@@ -340,7 +340,7 @@ def before_training(plan: Plan) -> Result:
         "same order; both: pairs of which one set is lower in both RFDs, and in how many it has the "
         "lower score; p: its permutation test.": rows,
         "Regret in points: the best score of a domain minus the score of the set with the highest "
-        "sum at step 0, and minus the mean of all sets, which is that of a random choice:": regrets,
+        "sum of both RFDs, and minus the mean of all sets, which is that of a random choice:": regrets,
     }
     shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
     parts = [*itertools.chain.from_iterable(shown)]
