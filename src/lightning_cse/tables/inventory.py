@@ -82,7 +82,8 @@ def _differences(record: Mapping[str, Any]) -> str:
 
 def matching(lines: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
     """Return the lines that have all words in name, differences, status or folder."""
-    texts = lines[["experiment", "differs", "status", "folder"]].astype(str).agg("\n".join, axis=1)
+    columns = lines[["experiment", "differs", "status", "folder"]].astype(str)
+    texts = map("\n".join, columns.to_numpy().tolist())
     has_all = [all(word.casefold() in text.casefold() for word in words) for text in texts]
 
-    return lines[has_all]
+    return lines.loc[has_all]
