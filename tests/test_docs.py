@@ -248,7 +248,7 @@ def as_tiny(block):
     for name, args in commands(block.body):
         if any(arg.startswith(prefixes) for arg in args):
             continue
-        if name == "train":
+        if name == "train" or "--tokenise" in args:
             args = [*(arg for arg in args if not arg.startswith("encoder=")), "+debug=tiny"]
         elif name == "generate":
             args = [*args, "n=2", "show_prompts=true", "corpora=sample", "paths=sample"]
