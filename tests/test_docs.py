@@ -102,14 +102,15 @@ def read_blocks(markdown, page=""):
             skip = tiny or _SKIP.search(before)
             reason = skip["reason"] if skip else None
             is_small = "lightning_cse.train" in token.content and "+profile=small" in token.content
-            if is_small:
+            is_tiny = bool(tiny) or (is_small and reason is None)
+            if is_small and reason is None:
                 reason = "trains for minutes, on the official corpora"
 
             language = token.info.strip()
             if language == "text" and blocks and blocks[-1].language in RUN:
                 blocks[-1].expected = token.content
 
-            block = Block(language, token.content, line, page, reason, bool(tiny) or is_small)
+            block = Block(language, token.content, line, page, reason, is_tiny)
             block.file = file["path"] if file else ""
             blocks.append(block)
 
