@@ -121,7 +121,7 @@ def test_pattern_complexity_needs_no_run():
     # STS-B below each domain
     assert axes == {"pattern_complexity_wiki": 4 * 3, "pattern_complexity_nli": 4 * 2}
     positive = [row for row in result.tables["pairs"] if row["kind"] == "positive"]
-    assert {row["set"] for row in positive} == {*labels, "STS-B dev"}
+    assert {row["set"] for row in positive} == {*labels, "STS-B dev, sample of 100 pairs"}
     first = {row["set"]: row for row in reversed(positive)}
     assert first["Wiki.token_shuffle"]["mer_mean"] > 0.3
     assert 0 < first["NLI.SUP"]["number"] <= 12, "a setting that decides what is read"
