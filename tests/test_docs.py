@@ -192,11 +192,11 @@ SHELL = [
 FILES = {
     "triplets.csv": [
         "anchor,positive,negative",
-        *(f"Gate {n}?,Go to {n}.,Not {n}." for n in range(60)),
+        *(f"Gate {n}?,Go to {n}.,Not {n}." for n in range(400)),
     ],
     "entailed.csv": [
         "premise,entailment",
-        *(f"Gate {n} opens.,It opens at {n}." for n in range(60)),
+        *(f"Gate {n} opens.,It opens at {n}." for n in range(400)),
     ],
     "scored.csv": ["sentence1,sentence2,score", *(f"Gate {n}?,Go to {n}.,{n}" for n in range(9))],
     "answers.csv": ["anchor,positive", *(f"Where is {n}?,At gate {n}." for n in range(9))],
@@ -204,25 +204,25 @@ FILES = {
         "sentence1,sentence2,label",
         *(
             f"Gate {n} opens.,It opens at {n}.,{('entailment', 'neutral', 'contradiction')[n % 3]}"
-            for n in range(60)
+            for n in range(400)
         ),
     ],
     "scored_dev.csv": [
         "sentence1,sentence2,score",
-        *(f"Gate {n}?,Go to {n}.,{n % 6}" for n in range(60)),
+        *(f"Gate {n}?,Go to {n}.,{n % 6}" for n in range(400)),
     ],
-    "sentences.txt": [f"Gate {n} is open." for n in range(60)],
+    "sentences.txt": [f"Gate {n} is open." for n in range(400)],
     "quadruples.csv": [
         "premise,implied_entailment,explicit_entailment,neutral,contradiction",
-        *(f"Gate {n} opens.,Go to {n}.,Open: {n}.,It rains.,Gate {n} is shut." for n in range(60)),
+        *(f"Gate {n} opens.,Go to {n}.,Open: {n}.,It rains.,Gate {n} is shut." for n in range(400)),
     ],
     "implicit_pairs.csv": [
         "pos_implicit,pos_explicit,neg_implicit,neg_explicit",
-        *(f"Warm at {n}.,Open window {n}.,Cold at {n}.,Shut window {n}." for n in range(60)),
+        *(f"Warm at {n}.,Open window {n}.,Cold at {n}.,Shut window {n}." for n in range(400)),
     ],
     "pairs.jsonl": [
         f'{{"sentence1": "Gate {n}?", "sentence2": "Go to {n}.", "score": {n % 2}}}'
-        for n in range(60)
+        for n in range(400)
     ],
 }
 """The reader's own files, below ``my/``."""
