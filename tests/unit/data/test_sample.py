@@ -17,8 +17,10 @@ from lightning_cse.paths import conf_dir
 
 # Rows enough to learn from; the others have 20 to 60 a split.
 LARGER = {"inli", "stsb", "wiki1m", "sts12", "sts14", "sts15", "sts16", "impscore", "ngcse"}
-SPLITS = [(name, split) for name, corpus in CORPORA.items() for split in corpus.splits]
-PATHS = list(dict.fromkeys(file.path for corpus in CORPORA.values() for file in corpus.files))
+OFFICIAL = {name: corpus for name, corpus in CORPORA.items() if not corpus.files[0].anchors}
+"""The corpora with files in a data directory, not those that a paper's folder keeps."""
+SPLITS = [(name, split) for name, corpus in OFFICIAL.items() for split in corpus.splits]
+PATHS = list(dict.fromkeys(file.path for corpus in OFFICIAL.values() for file in corpus.files))
 TRAINING = {
     "train",
     "extra",
