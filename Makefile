@@ -122,7 +122,7 @@ wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outsi
 	python=$$(cd $(BIN) && pwd)/python; cd "$$there"; export PYTHONPATH="$$there/site" LIGHTNING_CSE_RUNS="$$there/runs"; \
 	$$python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny --cfg job > config.yaml; \
 	grep -q '^name: dualcse_cross' config.yaml; \
-	$$python -c 'import sys; from lightning_cse.config import conf_dir; \
+	$$python -c 'import sys; from lightning_cse.paths import conf_dir; \
 	sys.exit(0 if str(conf_dir()).startswith(sys.argv[1]) else f"conf/ came from {conf_dir()}, not from the wheel")' "$$there/site"; \
 	$(OFFLINE) $$python -m lightning_cse.train +experiment=dualcse_cross +debug=tiny > train.log 2>&1 \
 	  || { cat train.log; exit 1; }; \
