@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from lightning_cse.errors import ConfigError
+
 _PACKAGE = Path(__file__).resolve().parent
 _REPOSITORY = _PACKAGE.parents[1]
 
@@ -38,8 +40,6 @@ def encoder_name(source: str) -> str:
 
 def _find(name: str) -> Path:
     """Return a file or folder of the package or, in a checkout, of the repository."""
-    from lightning_cse.errors import ConfigError
-
     for root in (_PACKAGE, _REPOSITORY):
         if (root / name).exists():
             return root / name
