@@ -70,9 +70,12 @@ def build_loggers(
         try:
             logger: Any = guarded(*classes)(**options)
         except Exception as error:  # noqa: BLE001 - see above
-            # Lightning says that a package is missing, but not that it is an extra of this one.
-            extra = extra_with(name) if isinstance(error, ImportError) else None
-            hint = f" (pip install 'lightning_cse[{extra}]')" if extra else ""
+            module = getattr(error, "name", None)
+            if isinstance(error, ImportError) and issubclass(logger_class, TensorBoardLogger):
+                module = "tensorboard"  # Lightning does not name it
+
+            extra = extra_with(module or "")
+            hint = f"; pip install 'lightning_cse[{extra}]'" if extra else ""
             message = "logger.%s: %s%s: the run continues without it"
             log.warning(message, name, one_line(error), hint)
             continue
