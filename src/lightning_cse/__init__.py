@@ -7,7 +7,7 @@ configs.
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # The stub beside this file lists the public names; each is imported when it is first used. `train`
 # stays the function when its module of the same name is imported.
