@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all test-llm test-slurm test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-slow test-kept test-all test-llm test-slurm test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,11 +37,19 @@ help: ## List the targets
 run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the installation, minutes on a CPU
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
-test: lint type imports ## Check style, types and imports, then run all tests except the slow ones
-	$(PYTEST) -m "not slow and not docs and not llm and not slurm"
+# Tests that a target of their own runs. What each marker means is in pyproject.toml.
+ELSEWHERE := kept or docs or llm or slurm
 
-test-all: lint type imports ## The same, including the slow tests (with corpora, kept models are trained again: 20 minutes)
-	$(PYTEST) -m "not docs and not llm and not slurm"
+test: lint type imports ## Check style, types and imports, then run the quick tests (four minutes on two cores)
+	$(PYTEST) -m "not (slow or $(ELSEWHERE))"
+
+test-slow: $(READY_DEV) ## Run what `make test` leaves out: trainings, several processes, kept tables, benchmarks, scripts
+	$(PYTEST) -m "slow and not ($(ELSEWHERE))"
+
+test-kept: $(READY_DEV) ## Train the models that come with the package again (needs the official corpora; 20 minutes; not in CI)
+	$(PYTEST) -m kept
+
+test-all: test test-slow test-kept ## All three
 
 # A folder with the model and the servers; everything that is there already is kept.
 LLM ?= .llm
@@ -58,9 +66,9 @@ test-slurm: $(READY_DEV) ## Submit, pre-empt and requeue jobs on a real SLURM, s
 test-gpu: $(READY_DEV) ## Compare training on a GPU with the CPU, look for waits, measure speed and memory (under eight minutes)
 	$(filter-out OMP_NUM_THREADS=%,$(OFFLINE)) $(BIN)/python benchmarks/gpu.py $(ARGS)
 
-coverage: $(READY_DEV) ## Measure the coverage of the tests, processes that they start included
+coverage: $(READY_DEV) ## Measure the coverage of the quick and the slow tests, processes that they start included
 	$(BIN)/python -m coverage erase
-	$(PYTEST) -m "not slow and not docs and not llm and not slurm" --cov --cov-report=
+	$(PYTEST) -m "not ($(ELSEWHERE))" --cov --cov-report=
 	$(BIN)/python -m coverage report
 
 # The schemas are those that check-jsonschema ships, so that this needs no network.
@@ -74,7 +82,7 @@ lint: $(READY_DEV) ## Check format and style (ruff), and the files that a hostin
 	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(SCHEMA) vendor.citation-file-format CITATION.cff
 
-type: $(READY_DEV) ## Check the types of src/ (mypy, strict)
+type: $(READY_DEV) ## Check types (mypy, strict)
 	$(BIN)/mypy
 
 imports: $(READY_DEV) ## Check that imports go one way only (import-linter; the rules are in pyproject.toml)

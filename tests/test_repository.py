@@ -151,6 +151,7 @@ def test_kept_records_name_commits_of_the_history(repository):
     assert named <= {None, *history.stdout.split()}
 
 
+@pytest.mark.slow
 def test_readme_has_the_claims_of_every_paper(repository):
     claims = SimpleNamespace(**runpy.run_path(str(repository / "scripts" / "claims.py")))
     blocks = claims.BLOCK.findall((repository / "README.md").read_text(encoding="utf-8"))

@@ -148,6 +148,7 @@ def test_console_command_knows_all():
     assert sorted(modules) == COMMANDS
 
 
+@pytest.mark.slow
 def test_sweep_from_end_to_end(command, in_process, workdir):
     args = ("-m", "+experiment=dualcse_cross", "+debug=tiny", "seed=0,1", *LITTLE)
     ended = command("train", *args)

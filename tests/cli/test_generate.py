@@ -68,6 +68,7 @@ def answered(server, process, count):
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_generate_end_to_end(start, tmp_path, key):
     with ChatServer(answer, key=key) as server:
         line = (f"llm.base_url={server.url}", "n=20", "encoder=tiny")

@@ -17,6 +17,8 @@ import pytest
 
 FOLDER = golden.FOLDER
 CONFIGS = golden.read("configs")
+# One experiment a method is quick to run: the first.
+QUICK = {CONFIGS[name]["method._target_"]: name for name in reversed(golden.EXPERIMENTS)}.values()
 GAUSSCSE = [name for name in CONFIGS if CONFIGS[name]["method._target_"] == "GaussCSE"]
 
 
@@ -48,7 +50,13 @@ def test_config(experiment):
     assert not changed, f"added: {', '.join(added) or 'nothing'}"
 
 
-@pytest.mark.parametrize("experiment", golden.EXPERIMENTS)
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in golden.EXPERIMENTS
+    ],
+)
 def test_run(experiment):
     assert_golden(
         "runs", golden.golden_of("runs", experiment), golden.run_of(experiment), experiment

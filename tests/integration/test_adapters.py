@@ -15,6 +15,7 @@ import lightning_cse
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.export import main
 
+pytestmark = pytest.mark.slow
 SENTENCES = ["The ferry leaves at noon.", "Is that yours?", "Über Größe."]
 LORA = ("+adapter=lora", "encoder.adapter.r=4", "method.optimizer.lr=1e-3", "keep_last=true")
 METHODS = {

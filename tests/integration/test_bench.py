@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SMALLEST = ("--steps=2", "--batch=4", "--precision=float32")
 KINDS = {"tokens", "matrix products", "attention", "dropout", "loss", "optimizer", "Python"}
 
@@ -38,8 +39,6 @@ def bench(repository, folder, script, *options):
     return process.stdout, json.loads(numbers.read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_checks_of_a_gpu_run_on_a_cpu(tmp_path, repository, monkeypatch):
     monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
@@ -74,8 +73,6 @@ def check_shares(results):
     assert all(share > 0 for operation, share in results["shares"].items() if operation != "Python")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("options", "name"), [((), "batch 4"), (("--chunk=3",), "batch 4, chunk 3")]
 )
@@ -98,8 +95,6 @@ def test_the_bench_measures_both_sides(options, name, tmp_path, repository):
     assert list(tmp_path.iterdir()) == [tmp_path / "bench.json"], "the bench leaves nothing behind"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("points", "expected"),
     [

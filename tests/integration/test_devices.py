@@ -13,7 +13,8 @@ from small_runs import assert_same, curves, environment
 
 from lightning_cse.runs import Run
 
-pytestmark = pytest.mark.timeout(900)  # each command loads torch, twice where there are two devices
+# Each command loads torch, twice where there are two devices.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 POINT = (
     "+debug=tiny",
     "trainer.accelerator=cpu",
@@ -53,7 +54,15 @@ def finished(process, folder):
     return Run.at(record.parent)
 
 
-FURTHER = ("simcse_sup", "gausscse", "dualcse_bi", "dualgauss", "impscore_inli", "ngcse_nli_nli")
+EXPERIMENTS = (
+    "dualcse_cross",
+    "dualcse_bi",
+    "dualgauss",
+    "gausscse",
+    "impscore_inli",
+    "ngcse_nli_nli",
+    "simcse_sup",
+)
 # NGCSE's rows are dropout pairs, except for prompts.
 PROMPTS = (
     "encoder.pooling=prompt",
@@ -70,10 +79,7 @@ ADAPTER = (
 )
 
 
-@pytest.mark.parametrize(
-    "experiment",
-    ["dualcse_cross", *(pytest.param(name, marks=pytest.mark.slow) for name in FURTHER)],
-)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_two_devices_have_the_curves_of_one(experiment, start, tmp_path):
     point = [
         f"+experiment={experiment}",

@@ -14,6 +14,7 @@ from lightning_cse.engine.load import load
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
 
+pytestmark = pytest.mark.slow
 CROSS = "+experiment=dualcse_cross"
 EXPERIMENTS = (
     "dualcse_bi",

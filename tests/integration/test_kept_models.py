@@ -18,6 +18,7 @@ from lightning_cse.engine.load import CHECKPOINT
 from lightning_cse.errors import EncoderError
 from lightning_cse.evaluate import main as evaluate
 
+pytestmark = pytest.mark.slow
 SENTENCES = ["The ferry leaves at noon.", "Is that yours?", "Über Größe."]
 FILES = ["README.md", "checkpoints/best.ckpt", "config.yaml", "record.json"]
 
@@ -81,7 +82,7 @@ def test_the_kept_models_are_those_of_the_script(model_name):
     assert (folder / CHECKPOINT).stat().st_size <= kept_models.LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.kept
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("model_name", MODELS)

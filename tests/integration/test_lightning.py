@@ -22,6 +22,7 @@ from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.evaluation import Task, TaskResult, keyed, run_tasks
 from lightning_cse.methods import DualCSE, Method
 
+pytestmark = pytest.mark.slow
 OF_LIGHTNING = "pytorch_lightning.callbacks"
 MONITOR = "val/rte/accuracy_all"
 

@@ -7,14 +7,13 @@ import sys
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROW = re.compile(
     r"\| (?P<title>.+), (?P<rows>\d+) rows \| `tiny` \| (?P<metric>\S+) [-\d.]+ → [-\d.]+ "
     r"\([-+\d.]+ to [-+\d.]+\) \| Spearman [-\d.]+ → [-\d.]+ \([-+\d.]+ to [-+\d.]+\) \|"
 )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_table_has_a_row_for_each_kind_of_rows(tmp_path, repository):
     docs = repository / "docs" / "data.md"
     written = docs.read_bytes()

@@ -12,6 +12,7 @@ from small_runs import LITTLE
 import lightning_cse
 from lightning_cse.errors import ConfigError, LightningCSEError
 
+pytestmark = pytest.mark.slow
 TINY = ("+experiment=gausscse", "+debug=tiny", "limits.dev_pairs=6", "limits.test_pairs=6", *LITTLE)
 
 

@@ -11,6 +11,7 @@ from small_runs import assert_same, dies_at
 
 from lightning_cse.data import BatchLoader
 
+pytestmark = pytest.mark.slow
 ROWS = 400
 PRESENT = ("111", "101", "010", "001", "100", "011")
 """Which of the three hypotheses the rows have, in turn."""

@@ -13,6 +13,7 @@ from lightning_cse.paths import experiments_dir
 from lightning_cse.reproduce import main
 from lightning_cse.tables.files import find_specs
 
+pytestmark = pytest.mark.slow
 ROWS = ["DualCSE-Cross", "DualCSE-Cross w/o both"]
 TINY = ["dualcse/table5", "--profile", "tiny"]
 
@@ -47,7 +48,6 @@ def test_a_table_is_run_and_then_found(tmp_path, capfd):
     assert "4 runs: 2 finished, 2 missing\n" in capfd.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
     assert main(["dualcse/table6", "--profile", "tiny", "--runs-dir", str(tmp_path)]) == 0
     stdout = " ".join(capfd.readouterr().out.split())
@@ -58,7 +58,6 @@ def test_a_text_without_a_measured_row_has_no_table(tmp_path, capfd):
     assert written == {"table6.tiny.text.md", "table6.tiny.pairs.csv"}
 
 
-@pytest.mark.slow
 def test_the_overview_and_the_list_name_every_spec(tmp_path, capfd):
     everything = ["--all", "--dry-run", "--profile", "tiny", "--runs-dir", str(tmp_path)]
     listed = ["--list", *everything[2:]]

@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 import small_runs
 import torch
-from small_runs import STEPS, Killed, assert_same, dies_at, environment
+from small_runs import STEPS, Killed, assert_same, dies_at
 
 from lightning_cse.callbacks import AtomicCheckpointIO, BestCheckpoint, Timing
 from lightning_cse.engine import record
@@ -27,6 +25,7 @@ from lightning_cse.loggers import CurvesLogger
 from lightning_cse.methods import DualCSE
 from lightning_cse.runs import Run
 
+pytestmark = pytest.mark.slow
 SMALL = (*small_runs.SMALL, "keep_last=true")
 MOMENTS = (
     (DualCSE, "training_step"),
@@ -87,7 +86,6 @@ def run(run_tiny, tmp_path, heard_interrupts):
 # Killed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)  # some thirty runs, for a machine that is busy
 def test_kill_at_every_moment(run, tmp_path):
     calls = []
@@ -186,7 +184,6 @@ def test_resume_matches_uninterrupted_run(variant, run, reference):
     assert_same(run(*overrides), uninterrupted)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_stop_at_every_step(variant, run, reference, tmp_path):
     overrides, steps = variant_of(variant)
@@ -411,84 +408,3 @@ def test_signals_outside_of_steps(run, reference, tmp_path):
     assert message == "stopped; the same command repeats only the test"
 
     assert_same(run(), reference())
-
-
-# For real: Ctrl-C, and kill -9 in the middle of writing
-
-DIES = """
-import os, runpy, signal, sys
-
-how = sys.argv.pop(1)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
-
-def half_written(event, args):  # the file is cut to half, as a kill in the middle of writing would leave it
-    if event == "os.rename" and str(args[1]).endswith("last.ckpt"):
-        os.truncate(args[0], os.path.getsize(args[0]) // 2)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if how == "write":
-    sys.addaudithook(half_written)
-else:
-    from lightning_cse.callbacks import Timing
-
-    original = Timing.on_train_batch_end
-
-    def on_train_batch_end(self, trainer, *args):
-        if trainer.global_step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        original(self, trainer, *args)
-
-    Timing.on_train_batch_end = on_train_batch_end
-runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.fixture
-def command(tmp_path):
-    """Run the small run in a process of its own."""
-    (tmp_path / "dies.py").write_text(DIES)
-
-    def started(*start):
-        return subprocess.run(
-            [sys.executable, *start, "+debug=tiny", *SMALL],
-            cwd=tmp_path,
-            env=environment(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-
-    return started
-
-
-@pytest.mark.timeout(900)  # three processes, each of which loads torch
-def test_interrupted_and_killed_process_matches_uninterrupted_run(tmp_path, reference, command):
-    # A step after the first checkpoint.
-    interrupted = command("dies.py", "interrupt")
-    (path,) = (tmp_path / "runs" / "dualcse_cross").iterdir()
-    last = path / "checkpoints" / "last.ckpt"
-
-    assert (interrupted.returncode, saved(last)) == (130, 3), interrupted.stderr
-
-    message = "stopped at step 3; the same command continues from there"
-    assert message in interrupted.stderr.splitlines()[-1]
-    assert "Traceback" not in interrupted.stderr
-    assert not (path / "failed.json").exists()
-
-    # While the next checkpoint is being written.
-    killed = command("dies.py", "write")
-    assert (killed.returncode, saved(last)) == (-signal.SIGKILL, 3), killed.stderr
-
-    (part,) = last.parent.glob(".last.ckpt.*.tmp")
-    assert 0 < part.stat().st_size < last.stat().st_size
-    assert "resuming from step 3" in killed.stdout
-
-    finished = command("-m", "lightning_cse.train")
-    assert finished.returncode == 0, finished.stderr
-    assert "resuming from step 3" in finished.stdout
-    assert finished.stdout.splitlines()[-1] == f"record: {path / 'record.json'}"
-
-    run = Run.at(path)
-    assert_same(run, reference())
-
-    assert run.read()["overrides"] == ["+experiment=dualcse_cross", "+debug=tiny", *SMALL[1:]]

@@ -16,6 +16,7 @@ from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.losses import DualContrastive
 from lightning_cse.methods import DualCSE
 
+pytestmark = pytest.mark.slow
 # Methods in the place of DualCSE, evaluated by the same tasks of INLI.
 CROSS = "method=dualcse_cross"
 BI = "method=dualcse_bi"

@@ -1,5 +1,6 @@
 """A table and a figure of rows that a language model writes, from a spec to its results."""
 
+import pytest
 from llm_server import ChatServer, prompt
 
 from lightning_cse.paths import experiments_dir
@@ -10,6 +11,7 @@ from lightning_cse.tables.records import RunsTable
 from lightning_cse.tables.reproduce import reproduce, run_missing
 from lightning_cse.tables.spec import Request
 
+pytestmark = pytest.mark.slow
 COMMON = "data=wiki, n=4, llm.model=m"
 TABLE = f"""
 title: t

@@ -108,6 +108,7 @@ def test_the_roles_asked_for(described, overrides):
         described("ngcse_wiki_sts", *overrides, "positive=positiv")
 
 
+@pytest.mark.slow
 def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described, tmp_path):
     sentences = [f"The Dog, at {hour}, sat.\n" for hour in range(30)]
     (tmp_path / "corpus.txt").write_text("".join(sentences))
@@ -120,6 +121,7 @@ def test_an_augmented_sentence_is_compared_word_piece_by_word_piece(described, t
     assert shuffled["mer"]["mean"] > 0.5
 
 
+@pytest.mark.slow
 def test_the_folder_is_named_by_what_decides_the_numbers(described, overrides):
     first, folder = described("ngcse_wiki", *overrides, "rows=5")
     assert folder.name == f"ngcse_wiki-{first['config_hash']}"

@@ -79,6 +79,7 @@ def test_exported_encoder_is_loaded_here_too(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_export_of_a_run_works_without_this_package(run_tiny, tmp_path, capfd, monkeypatch):
     encoder = save_tiny(tmp_path / "bert")
     experiment = ("+experiment=dualcse_bi", f"encoder={encoder}", "encoder.pooling=cls")
@@ -201,6 +202,7 @@ exporting.export(untrained(PointModel), Path(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 def test_the_next_export_removes_what_a_killed_one_left(tmp_path, repository):
     folder = tmp_path / "out [1]"
     line = [sys.executable, "-c", KILLED, str(repository / "tests"), str(folder)]

@@ -100,6 +100,7 @@ def data(train, method=None, **options):
     return data_module(train, **{"rows": OwnRows(), "batch_size": 4} | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", FITS)
 def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
     for name in FITS[layout].split():

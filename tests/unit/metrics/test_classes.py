@@ -48,6 +48,7 @@ def evaluate_part(rank, store, out):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_with_uneven_rows_give_the_value_of_one(tmp_path):
     mp.spawn(evaluate_part, args=(str(tmp_path / "store"), str(tmp_path / "values")), nprocs=2)
     for rank in range(2):

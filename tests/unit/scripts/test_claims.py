@@ -199,6 +199,7 @@ def test_which_pattern_is_nearer(script, paper):
     assert turned.value == pytest.approx(-effect.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_page_has_the_table_that_claims_and_results_give(script, repository, paper):
     folder = repository / "experiments" / paper

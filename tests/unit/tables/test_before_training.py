@@ -15,6 +15,7 @@ from lightning_cse.tables.records import RunsTable
 from lightning_cse.tables.spec import Request
 
 
+@pytest.mark.slow
 def test_rfd_before_training_of_the_kept_runs_orders_their_scores():
     spec = read_spec(experiments_dir() / "ngcse" / "before_training.yaml")
     table = RunsTable(Path("none"), kept_folders(experiments_dir()))

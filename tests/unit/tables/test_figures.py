@@ -56,6 +56,7 @@ def test_a_function_that_does_not_exist_is_named(name, message):
         figures.maker(replace(spec, make=name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "encoder", "tables"),
     [
@@ -88,6 +89,7 @@ def made_from_kept(key, encoder):
     return figures.make(plan), folder / plan.stem
 
 
+@pytest.mark.slow
 def test_each_vector_is_drawn_where_the_table_has_it():
     result, stem = made_from_kept("dualcse/retrieval", "minilm_l6")
     cells = pd.read_csv(f"{stem}.csv").set_index(["row", "column"])["mean"]
@@ -107,6 +109,7 @@ def test_each_vector_is_drawn_where_the_table_has_it():
         assert points == set(zip(of_kind["mean"], of_kind["row"], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 6])
 def test_nothing_is_drawn_without_runs(number):
     assert not make(f"ngcse/figure{number}").figures

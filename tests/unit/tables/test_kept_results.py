@@ -21,6 +21,7 @@ TABLES = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.parent.name}/{file.stem}")
 def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     name, profile, *more = file.stem.split(".")

@@ -113,6 +113,7 @@ def test_language_models_are_asked_only_where_it_is_allowed(specs):
     assert {row.needs.variable for row in rows_asked} == {"LIGHTNING_CSE_ASK_LLMS"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "key"),
     # those that add something to an experiment, which tests of the configs compose

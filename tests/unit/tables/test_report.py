@@ -90,6 +90,7 @@ def test_what_runs_measured(tmp_path):
     assert "commit: 0123456-dirty" in text
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing(tmp_path):
     for lr in (1e-5, 3e-5):
         write_run(tmp_path / "runs", lr=lr)
@@ -148,6 +149,7 @@ def test_which_runs_are_found(tmp_path):
         read_runs([sweep / "other.json"])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, capsys):
     write_run(tmp_path / "runs")
     target = tmp_path / "x.html"
