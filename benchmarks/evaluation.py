@@ -51,15 +51,15 @@ def main() -> None:
 
         machine = record["environment"]["machine"]["cpu"]
         batch = config["data"]["batch_size"]
-        key = (record["name"], record["encoder"]["name"], batch, machine, every)
+        case = (record["name"], record["encoder"]["name"], batch, machine, every)
         share = evaluation / (evaluation + every * step)
-        timings[key].append((first, evaluation, step, share))
+        timings[case].append((first, evaluation, step, share))
 
     table = Table(*COLUMNS, *MEASURED)
-    for (*key, every), values in sorted(timings.items()):
-        first, *seconds, share = map(statistics.median, zip(*values, strict=True))
-        cells = [f"{number:.3g}" for number in (first, *seconds)]
-        table.add_row(*map(str, key), str(len(values)), str(every), *cells, f"{share:.1%}")
+    for (*names, every), values in sorted(timings.items()):
+        *seconds, share = [statistics.median(column) for column in zip(*values, strict=True)]
+        cells = [f"{number:.3g}" for number in seconds]
+        table.add_row(*map(str, names), str(len(values)), str(every), *cells, f"{share:.1%}")
 
     Console(width=140).print(table)
 

@@ -68,7 +68,7 @@ class CountingServer(ChatServer):
 
     def begin(self, body: dict[str, Any], authorization: str | None) -> str | None:
         """Count a call."""
-        fault = super().begin(body, authorization)
+        fault: str | None = super().begin(body, authorization)
         with self.lock:
             self.calls.clear()
             self.asked[key(body["messages"])] += 1

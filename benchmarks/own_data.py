@@ -57,7 +57,8 @@ class Files:
 
     def read(self, source: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return columns of a split, row by row."""
-        rows = read_corpus(*source.split("/"), self.data_dir)
+        corpus, split = source.split("/")
+        rows = read_corpus(corpus, split, self.data_dir)
         return list(zip(*(rows[name][:] for name in columns), strict=True))
 
     def write(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
@@ -188,8 +189,9 @@ def main() -> None:
                     *options.set,
                 ]
             )
+            assert run is not None  # noqa: S101 - without fast_dev_run
             task = "own_nli" if corpus == "triplets" else "own_pairs"
-            cells = [cell(Run.at(Path(run.path)), name) for name in (task, "own_sts")]
+            cells = [cell(run, name) for name in (task, "own_sts")]
             number = 2 * rows if corpus == "sentences" else rows
             lines.append(f"| {title}, {number:,} rows | `{encoder}` | {' | '.join(cells)} |")
             sys.stdout.write(f"{lines[-1]}\n")

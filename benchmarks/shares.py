@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -94,20 +94,18 @@ class Profile(pl.Callback):
         events = [
             event
             for event in self.profile.events()
-            if event.device_type == torch.autograd.DeviceType.CPU
+            # On the CPU; an optimizer's event is around the whole step.
+            if event.device_type.name == "CPU" and not event.name.startswith("Optimizer.")
         ]
-        events = [
-            event for event in events if not event.name.startswith("Optimizer.")
-        ]  # around the whole step
         steps_of_loss = {
             e.sequence_nr for e in events if e.sequence_nr >= 0 and "loss" in _names_above(e)
         }
-        seconds: Counter[str] = Counter({"tokens": self.waited})
+        seconds = defaultdict[str, float](float, tokens=self.waited)
         for event in events:
             self_time = event.self_device_time_total if ON_GPU else event.self_cpu_time_total
             seconds[kind_of(event, steps_of_loss)] += self_time / 1e6
-        seconds["Python"] = max(0.0, self.waited + self.computed - seconds.total())
-        total = seconds.total()
+        seconds["Python"] = max(0.0, self.waited + self.computed - sum(seconds.values()))
+        total = sum(seconds.values())
         return {
             operation: part / total
             for operation, part in sorted(seconds.items(), key=lambda x: (x[0] in LAST, -x[1]))
@@ -178,4 +176,4 @@ def operations(cfg: DictConfig) -> float:
             tokens = min(len(ids) + len(encoder.template()), encoder.max_length)
             total += tokens * (6 * trained + 4 * frozen + 3 * of_attention * tokens)
 
-    return total * cfg.data.batch_size / len(rows)
+    return total * int(cfg.data.batch_size) / len(rows)

@@ -119,4 +119,7 @@ def watched() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(watched() if os.environ.get(CHILD) else main())
+    if os.environ.get(CHILD):
+        sys.exit(watched())
+
+    main()

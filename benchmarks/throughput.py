@@ -47,9 +47,9 @@ async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
         written = {"source": sentence}
         async with free:
             for role in writer.pattern.roles:
-                request = writer.request(role, written[role.reference])
+                request: Any = writer.request(role, written[role.reference])
                 messages = [{"role": role, "content": text} for role, text in request.messages]
-                reply = await client.chat.completions.create(
+                reply = await create(
                     model=endpoint.model,
                     messages=messages,
                     response_format=response_format(request.schema),
@@ -65,6 +65,7 @@ async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
     async with openai.AsyncOpenAI(
         base_url=endpoint.address, api_key=endpoint.key(), timeout=endpoint.timeout
     ) as client:
+        create: Any = client.chat.completions.create
         await asyncio.gather(*map(row, sentences))
 
     return counts
@@ -94,7 +95,7 @@ def main() -> None:
     ]
     folder = Path(tempfile.mkdtemp())
     totals = {"bare loop": Counter[str](), "generate": Counter[str]()}
-    seconds = Counter[str]()
+    seconds = dict.fromkeys(totals, 0.0)
     try:
         for turn in range(TURNS):
             generation = _generation(overrides, folder, turn)

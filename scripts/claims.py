@@ -190,7 +190,9 @@ def of_cells(results: Path, spec: Mapping[str, Any]) -> Effect:
     cells = pd.read_csv(results / f"{spec['cells']}.csv").dropna(subset=["mean", "published"])
     r = stats.pearsonr(cells["mean"], cells["published"])
 
-    return _correlation(float(r.statistic), *map(float, r.confidence_interval()), len(cells))
+    low, high = map(float, r.confidence_interval())
+
+    return _correlation(float(r.statistic), low, high, len(cells))
 
 
 def _correlation(r: float, low: float, high: float, settings: int) -> Effect:
@@ -283,15 +285,12 @@ def printed(folder: Path, where: Mapping[str, Any], spec: Mapping[str, Any]) -> 
         lines = numbers[numbers["encoder"].isin([encoder, ""])]
         values = lines.set_index(["row", "column"])["value"]
         cells = np.array([[values.get((row, name), math.nan) for name in columns] for row in rows])
-        value = float(_first_minus_rest(_first_minus_rest(cells.T)))
+        differences = cells[0] - cells[1:].sum(axis=0)
+        value = float(differences[0] - differences[1:].sum())
         if not math.isnan(value):
             effects[encoder] = value
 
     return effects
-
-
-def _first_minus_rest(values: np.ndarray) -> np.ndarray:
-    return values[0] - values[1:].sum(axis=0)
 
 
 # Lines

@@ -64,7 +64,7 @@ class _Formulas(Preprocessor):
 
         if match["inline"]:  # a joiner prevents a line break between a formula and a comma
             joiner = f"\N{WORD JOINER}{match['next']}" if match["next"] else ""
-            return self.md.htmlStash.store(svg(match["inline"], inline=True)) + joiner
+            return f"{self.md.htmlStash.store(svg(match['inline'], inline=True))}{joiner}"
 
         formula = svg(match["display"] or match["directive"], inline=False)
 
@@ -97,7 +97,7 @@ def svg(latex: str, *, inline: bool) -> str:
 
 def on_config(config: MkDocsConfig) -> None:
     """Add the extension for formulas, which also applies to docstrings."""
-    config.markdown_extensions.append(Formulas())  # type: ignore[arg-type]
+    config.markdown_extensions.append(Formulas())
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -142,10 +142,10 @@ def run_figures(curves: str, run: str) -> dict[str, bytes]:
 
     folder = posixpath.dirname(curves)
     (finished,) = read_runs([ROOT / folder / run])
+    curves_by_key = {key: list(points) for key, points in finished.curves.items()}
+    monitor = finished.record["best"]["monitor"]
     with tempfile.TemporaryDirectory() as figures:
-        paths = plots.run_figures(
-            finished.curves, Path(figures), finished.record["best"]["monitor"]
-        )
+        paths = plots.run_figures(curves_by_key, Path(figures), monitor)
         return {f"{folder}/{run}.{path.name}": path.read_bytes() for path in paths}
 
 

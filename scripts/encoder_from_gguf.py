@@ -11,6 +11,7 @@ likely.
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -47,26 +48,26 @@ def main() -> None:
         sys.exit(f"{args.folder}: the conversion is wrong, as the two hardly differ")
 
 
-def convert(gguf: Path, folder: Path) -> torch.nn.Module:
+def convert(gguf: Path, target: Path) -> torch.nn.Linear:
     """Write the encoder, and return the model's output layer, which is not in it."""
-    source = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
-    tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
+    folder, name = gguf.parent, gguf.name
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name, trust_remote_code=False)
     model = AutoModelForCausalLM.from_pretrained(
-        **source, dtype=torch.float32, trust_remote_code=False
+        folder, gguf_file=name, dtype=torch.float32, trust_remote_code=False
     )
-    encoder = model.base_model.to(torch.bfloat16)
+    encoder: Any = model.base_model.to(torch.bfloat16)
     if hasattr(encoder.config, "quantization_config"):
         del encoder.config.quantization_config  # the weights written are not quantised
 
-    encoder.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    head: torch.nn.Module = model.get_output_embeddings()
+    encoder.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    head: torch.nn.Linear = model.get_output_embeddings()
 
     return head
 
 
 @torch.inference_mode()
-def losses(folder: Path, head: torch.nn.Module) -> tuple[float, float]:
+def losses(folder: Path, head: torch.nn.Linear) -> tuple[float, float]:
     """Return the loss a token of the text, and of its words in reverse."""
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     encoder = AutoModel.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False).eval()

@@ -176,7 +176,8 @@ def _leaves(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
     for key in node:
         name = f"{prefix}{key}"
-        raw = OmegaConf.to_container(node, resolve=False)[key]
+        content: Any = OmegaConf.to_container(node, resolve=False)
+        raw = content[key]
         if name in LEFT_OUT or (isinstance(raw, str) and "${paths." in raw):
             continue
 

@@ -50,7 +50,9 @@ def main() -> None:
     for model in parser.parse_args().models:
         paper, name = model.split("/")
         folder = experiments_dir() / paper / "kept" / name
-        keep(lightning_cse.train(MODELS[model]).path, folder)
+        run = lightning_cse.train(MODELS[model])
+        assert run is not None  # noqa: S101 - without fast_dev_run
+        keep(run.path, folder)
         sys.stdout.write(f"{folder}\n")
 
 
