@@ -33,6 +33,14 @@ LINK = re.compile(
     r"(?<!`)\[(?P<text>(?:[^][]|\[[^][]*\])*)\]"
     r"\((?P<target>[^()\s:]+?)(?P<anchor>#[^()\s]*)?(?P<title> \"[^\"]*\")?\)"
 )
+SEARCH = {  # by folder or file; other pages, which explain, come first
+    "/results/": {"exclude": True},
+    "docs/reference/": {"boost": 0.2},
+    "docs/decisions.md": {"boost": 0.1},
+    "CHANGELOG.md": {"boost": 0.1},
+    "experiments/": {"boost": 0.1},
+    "examples/": {"boost": 0.3},
+}
 FORMULA = re.compile(
     r"(?P<code>(?P<ticks>`+).*?(?P=ticks))"
     r"|(?m:^(?P<indent> *)\.\. math::(?P<directive>[^\n]*(?:\n(?P=indent) +\S[^\n]*)*))"
@@ -151,9 +159,12 @@ def run_figures(curves: str, run: str) -> dict[str, bytes]:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Replace links that stand alone by their content, and turn links to repository files into
-    links of the site.
+    links of the site. Rank the page in the search.
     """
     name = page.file.src_uri if page.file.generated_by else f"docs/{page.file.src_uri}"
+    page.meta["search"] = next(
+        (search for folder, search in SEARCH.items() if folder in name), {"boost": 1}
+    )
     figures = [file.src_uri for file in files if file.src_uri.endswith(".png")]
     alone = re.compile(rf"(?m)^{LINK.pattern}$")
 

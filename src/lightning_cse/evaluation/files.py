@@ -21,7 +21,8 @@ class OwnFiles:
             ``{dev: ..., test: ...}``.
         key: the config key of the files, for messages.
         columns: the columns of the files that have other names, by the names that tasks read.
-        delimiter, encoding: of the files (see `FileFormat`).
+        delimiter: between the cells of a table; None recognises it.
+        encoding: of text; None is UTF-8.
 
     Raises:
         ConfigError: if the files have another form.

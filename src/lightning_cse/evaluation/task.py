@@ -155,8 +155,8 @@ class CorpusTask(Task):
         own: the files of both, in place of corpora.
         watched: whether dev is evaluated during training; False if a test set borrows the dev
             split of another corpus.
-        dev_rows, test_rows: the maximum numbers of rows, the first ones of the split; None uses
-            all.
+        dev_rows: the maximum number of rows of dev, the first ones; None uses all.
+        test_rows: the same for test.
     """
 
     corpora: ClassVar[dict[Split, str]] = {}
