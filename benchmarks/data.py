@@ -24,22 +24,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from lightning_cse.runs import environment
+from measuring import console, machine, save, table_of
 
 ROWS = (1_000, 10_000, 100_000, 1_000_000)
 GOAL_MIB = 100
@@ -231,23 +227,22 @@ def bench(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 file.unlink()
 
 
-def rows_of(cases: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each case: its memory and seconds also above those of the fewest rows."""
-    base: dict[tuple[str, str, bool], dict[str, Any]] = {}
-    for case in cases:
-        smallest = base.setdefault((case["side"], case["data"], case["cached"]), case)
-        above = [case[key] - smallest[key] for key in ("peak_mib", "first_batch_seconds")]
-        yield (
-            NAMES[case["side"]],
-            case["data"],
-            f"{case['sentences']:,}",
-            "read" if case["cached"] else "filled",
-            f"{case['first_batch_seconds']:,.1f}",
-            f"{above[1]:,.1f}" if case is not smallest else "",
-            f"{case['batch_ms']:.2f}",
-            f"{case['peak_mib']:,.0f}",
-            f"{above[0]:,.0f}" if case is not smallest else "",
-        )
+def row_of(case: dict[str, Any], smallest: dict[str, Any]) -> dict[str, str]:
+    """Return the cells of a case: its memory and seconds also above those of the fewest rows."""
+    seconds, memory = case["first_batch_seconds"], case["peak_mib"]
+    is_larger = case is not smallest
+
+    return {
+        "side": NAMES[case["side"]],
+        "data": case["data"],
+        "rows": f"{case['sentences']:,}",
+        "cache": "read" if case["cached"] else "filled",
+        "first batch s": f"{seconds:,.1f}",
+        "above": f"{seconds - smallest['first_batch_seconds']:,.1f}" if is_larger else "",
+        "a batch ms": f"{case['batch_ms']:.2f}",
+        "peak MiB": f"{memory:,.0f}",
+        "MiB above": f"{memory - smallest['peak_mib']:,.0f}" if is_larger else "",
+    }
 
 
 def main() -> None:
@@ -269,16 +264,17 @@ def main() -> None:
     if args.measure:
         sys.stdout.write(f"{json.dumps(measure(*args.measure))}\n")
         return
-    about = environment() | {"load": os.getloadavg()[0]}
-    cases = list(bench(args))
-    heads = ("rows", "cache", "first batch s", "above", "a batch ms", "peak MiB", "above")
-    table = Table("side", "data", *heads)
-    for cells in rows_of(cases):
-        table.add_row(*cells)
-    out = Console(width=max(110, Console().width), highlight=False)
+    about = machine()
+    smallest: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    cases, rows = [], []
+    for case in bench(args):
+        first = smallest.setdefault((case["side"], case["data"], case["cached"]), case)
+        cases.append(case)
+        rows.append(row_of(case, first))
+
     goal = f"{GOAL_MIB} MiB, and from the cache {GOAL_SECONDS} s, above the fewest rows"
-    out.print(table, f"goal for any number of rows: at most {goal}")
-    args.json.write_text(json.dumps({"environment": about, "cases": cases}, indent=1) + "\n")
+    console().print(table_of(rows), f"goal for any number of rows: at most {goal}")
+    save(args.json, {"environment": about, "cases": cases})
 
 
 if __name__ == "__main__":

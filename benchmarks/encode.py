@@ -30,10 +30,21 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
-from gaussian import MIB, highest_resident
-from measuring import Measured, machine, results_file, rounded, save, seconds_of, silence
-from rich.console import Console
-from rich.table import Table
+from measuring import (
+    MIB,
+    Measured,
+    console,
+    highest_resident,
+    in_process,
+    machine,
+    print_measurement,
+    results_file,
+    rounded,
+    save,
+    seconds_of,
+    silence,
+    table_of,
+)
 
 PRECISIONS = ("float32", "bfloat16")
 SIDES = ("ours", "theirs")
@@ -63,8 +74,7 @@ def measure(side: str, folder: str, precision: str, file: str) -> None:
     encode = encoder(side, folder, precision)
     encode(texts[:64])
     speed = len(texts) / seconds_of(lambda: encode(texts))
-    measurement = {"sentences_per_second": speed, "peak_mib": highest_resident() / MIB}
-    sys.stdout.write(json.dumps(measurement) + "\n")
+    print_measurement(sentences_per_second=speed, peak_mib=highest_resident() / MIB)
 
 
 # In the process of the command --------------------------------------------------------------------
@@ -101,24 +111,13 @@ def _of_inli(count: int, draw: random.Random) -> list[str]:
 LENGTHS = {"inli": "INLI", "equal": "32 tokens", "long": "long-tailed"}
 
 
-def run(*arguments: str) -> dict[str, float]:
-    """Measure in a process of its own."""
-    command = [sys.executable, __file__, "--measure", *arguments]
-    process = subprocess.run(command, check=False, capture_output=True, text=True)
-    if process.returncode:
-        sys.exit(f"{' '.join(command)}: {process.stdout}{process.stderr}")
-
-    measurement: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
-
-    return measurement
-
-
 def compare(folder: str, precision: str, file: str, repetitions: int) -> dict[str, Measured]:
     """Return the repetitions of both sides, and the ratios of those next to each other."""
     result: dict[str, Measured] = {}
     for repetition in range(repetitions):
         by_side = {
-            side: run(side, folder, precision, file) for side in SIDES[:: (-1) ** repetition]
+            side: in_process(__file__, "--measure", side, folder, precision, file)
+            for side in SIDES[:: (-1) ** repetition]
         }
         for key in ("sentences_per_second", "peak_mib"):
             for side in SIDES:
@@ -148,8 +147,7 @@ def main() -> None:
     args = parser.parse_args()
     about = machine()
     title = f"sentences a second, median (range) of {args.repetitions}"
-    names = ("", "precision", *SIDES, "ratio", *(f"MiB, {side}" for side in SIDES))
-    table = Table(*names, title=title, title_justify="left")
+    rows = []
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = f"{scratch}/exported"
@@ -160,15 +158,17 @@ def main() -> None:
             file.write_text(json.dumps(sentences(lengths, args.sentences)), encoding="utf-8")
             for precision in args.precision:
                 measurements = compare(folder, precision, str(file), args.repetitions)
-                speeds = [
-                    measurements[f"sentences_per_second {column}"] for column in (*SIDES, "ratio")
-                ]
-                memory = [measurements[f"peak_mib {side}"] for side in SIDES]
-                table.add_row(LENGTHS[lengths], precision, *map(str, (*speeds, *memory)))
+                row = {"lengths": LENGTHS[lengths], "precision": precision}
+                for column in (*SIDES, "ratio"):
+                    row[column] = str(measurements[f"sentences_per_second {column}"])
+                for side in SIDES:
+                    row[f"MiB, {side}"] = str(measurements[f"peak_mib {side}"])
+
+                rows.append(row)
                 values = {name: measured.values for name, measured in measurements.items()}
                 results.setdefault(lengths, {})[precision] = values
 
-    Console(width=max(120, Console().width), highlight=False).print(table)
+    console().print(table_of(rows, title))
     about |= {"sentences": args.sentences}
     save(args.json, {"encode": rounded({"machine": about, "results": results})})
 

@@ -14,9 +14,6 @@ and after two thirds of its replies, and started again. These conditions must th
   requested;
 - no role that was finished before a kill (its reply is in the cache) was requested after it;
 - no more replies are lost than there were open calls at the two kills.
-
-Memory is that of the command's process (RssAnon of Linux), sampled every half second, by the share
-of replies.
 """
 
 from __future__ import annotations
@@ -25,12 +22,10 @@ import argparse
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -56,15 +51,15 @@ ROLES = 3
 
 
 class CountingServer(ChatServer):
-    """A server that counts calls without keeping them, so that sixty thousand calls fit into
-    memory.
-    """
+    """A server that counts calls without keeping them, and kills its client at some reply."""
 
     def __init__(self) -> None:
         super().__init__(answer, plan)
         self.asked: Counter[int] = Counter()  # by the messages' hash, all calls
         self.done: Counter[int] = Counter()  # those that were answered in full
         self.faults: Counter[str] = Counter()
+        self.client: subprocess.Popen[bytes] | None = None
+        self.kill_at: float | None = None
 
     def begin(self, body: dict[str, Any], authorization: str | None) -> str | None:
         """Count a call."""
@@ -76,11 +71,14 @@ class CountingServer(ChatServer):
         return fault
 
     def end(self, body: dict[str, Any], answered: bool) -> None:
-        """Count the end of a call."""
+        """Count the end of a call, and kill the client if this is the reply to do so."""
         super().end(body, answered)
         with self.lock:
             self.answered.clear()
             self.done[key(body["messages"])] += answered
+            is_due = self.kill_at is not None and self.done.total() >= self.kill_at
+            if is_due and self.client is not None:
+                self.client.kill()
 
 
 def key(messages: list[dict[str, str]]) -> int:
@@ -125,29 +123,6 @@ def sentences(count: int) -> Iterator[str]:
         yield " ".join([chosen[0].capitalize(), *chosen[1:], f"number{number}"]) + "."
 
 
-class Memory:
-    """The memory of a process, by the share of the work that is done."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[float, float]] = []
-
-    def look(self, pid: int, share: float) -> None:
-        """Record the present memory of a process."""
-        try:
-            status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-        except OSError:
-            return
-        resident = next(
-            (line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")), None
-        )
-        if resident is not None:
-            self.seen.append((share, int(resident) / 1024))
-
-    def at(self, low: float, high: float) -> float | None:
-        """Return the peak in MiB while the share was between these bounds."""
-        return max((memory for share, memory in self.seen if low <= share < high), default=None)
-
-
 def kept(cache: Path) -> Counter[int]:
     """Return the number of replies in the cache, by the key of their request."""
     if not cache.is_file():
@@ -164,19 +139,20 @@ def kept(cache: Path) -> Counter[int]:
 def bench(n: int, scratch: Path) -> dict[str, Any]:
     """Generate with two kills, and return the counts and the costs."""
     corpus = scratch / "sentences.txt"
-    corpus.write_text(
-        "".join(f"{sentence}\n" for sentence in sentences(n + n // 10)), encoding="utf-8"
-    )
+    lines = (f"{sentence}\n" for sentence in sentences(n + n // 10))
+    corpus.write_text("".join(lines), encoding="utf-8")
     cache = scratch / "cache" / "llm" / "replies.sqlite"
-    memory, lost, asked_again, seconds = Memory(), [], 0, 0.0
+    lost, asked_again, seconds = [], 0, 0.0
     with CountingServer() as server:
-        for kill in (*KILLS, None):
+        for share in (*KILLS, None):
             before, finished = Counter(server.asked), kept(cache)
-            begun = time.perf_counter()
-            code = attempt(n, corpus, scratch, server, memory, kill)
-            seconds += time.perf_counter() - begun
-            if (kill is None) != (code == 0):
+            server.kill_at = share and share * ROLES * n
+            start = time.perf_counter()
+            code = attempt(n, corpus, scratch, server)
+            seconds += time.perf_counter() - start
+            if (share is None) != (code == 0):
                 sys.exit(f"the command ended with {code}; see {scratch / 'log.txt'}")
+
             cached = kept(cache)
             # A request with only one reply had none rejected, so there was no reason to repeat it.
             asked_again += sum(
@@ -184,88 +160,47 @@ def bench(n: int, scratch: Path) -> dict[str, Any]:
                 for request in finished
                 if cached[request] == 1
             )
-            lost.append(sum(server.done.values()) - cached.total())
-        calls, faults = sum(server.asked.values()), dict(server.faults.most_common())
-    rows = [
-        json.loads(line)
-        for path in scratch.rglob("wiki_sts.jsonl")
-        for line in path.open(encoding="utf-8")
-    ]
-    given_up = [
-        json.loads(line)
-        for path in scratch.rglob("given_up.jsonl")
-        for line in path.open(encoding="utf-8")
-    ]
+            lost.append(server.done.total() - cached.total())
+
+    rows, given_up = read(scratch, "wiki_sts.jsonl"), read(scratch, "given_up.jsonl")
     anchors = [row["anchor"] for row in (*rows, *given_up)]
+
     return {
         "n": n,
         "concurrency": CONCURRENCY,
         "rows": len(rows),
         "given_up": len(given_up),
         "anchors_twice": len(anchors) - len(set(anchors)),
-        "roles_missing": sum(
-            set(row) != {"anchor", "positive", "intermediate", "negative"} for row in rows
-        ),
+        "roles_missing": sum(len(row) != 1 + ROLES for row in rows),
         "finished_roles_asked_again": asked_again,
         "answered_and_not_kept_after_each_start": lost,
-        "calls": calls,
-        "faults": faults,
+        "calls": server.asked.total(),
+        "faults": dict(server.faults.most_common()),
         "seconds": seconds,
-        "calls_per_second": calls / seconds,
-        "memory_mib": {
-            f"{low:.1f}-{low + 0.1:.1f}": memory.at(low, low + 0.1)
-            for low in (0.1, 0.3, 0.5, 0.7, 0.9)
-        },
+        "calls_per_second": server.asked.total() / seconds,
     }
 
 
-def attempt(
-    n: int, corpus: Path, scratch: Path, server: CountingServer, memory: Memory, kill: float | None
-) -> int:
-    """Run the command once, kill it at the share ``kill`` of all replies, if given, and return its
-    exit code.
-    """
-    line = [
-        sys.executable,
-        "-m",
-        "lightning_cse.generate",
-        "+pattern=sts",
-        "data=wiki",
-        f"data.train=[{corpus}]",
-    ]
-    line += [
-        f"n={n}",
-        "corpora=sample",
-        "paths=sample",
-        "~encoder",
-        "llm.model=made-up",
-        f"llm.base_url={server.url}",
-    ]
-    line += [f"llm.concurrency={CONCURRENCY}", "llm.timeout=5", "llm.retries=8"]
+def read(folder: Path, name: str) -> list[dict[str, str]]:
+    """Return the rows of all files of a name."""
+    return [json.loads(line) for path in folder.rglob(name) for line in path.open(encoding="utf-8")]
+
+
+def attempt(n: int, corpus: Path, scratch: Path, server: CountingServer) -> int:
+    """Run the command once, and return its exit code."""
+    command = [sys.executable, "-m", "lightning_cse.generate", "+pattern=sts", "data=wiki"]
+    command += [f"data.train=[{corpus}]", f"n={n}", "corpora=sample", "paths=sample", "~encoder"]
+    command += ["llm.model=made-up", f"llm.base_url={server.url}", "llm.timeout=5", "llm.retries=8"]
+    command += [f"llm.concurrency={CONCURRENCY}"]
     variables = {
         "LIGHTNING_CSE_RUNS": str(scratch / "runs"),
         "LIGHTNING_CSE_CACHE": str(scratch / "cache"),
     }
     with (scratch / "log.txt").open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            line, env=os.environ | variables, stdout=log, stderr=log, cwd=scratch
+        server.client = subprocess.Popen(
+            command, env=os.environ | variables, stdout=log, stderr=log, cwd=scratch
         )
-        stopped = threading.Event()
-
-        def watch() -> None:
-            while not stopped.wait(0.5):
-                share = sum(server.done.copy().values()) / (ROLES * n)
-                memory.look(process.pid, share)
-                if kill is not None and share >= kill:
-                    process.send_signal(signal.SIGKILL)
-                    return
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        code = process.wait()
-        stopped.set()
-        watcher.join()
-    return code
+        return server.client.wait()
 
 
 def main() -> None:

@@ -21,9 +21,7 @@ import argparse
 import json
 import os
 import random
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from functools import partial
@@ -35,8 +33,21 @@ from typing import Any
 import torch
 from data import run as run_data
 from data import sentences
-from gaussian import MIB, highest_resident
-from measuring import ON_GPU, ROLES, Size, machine, results_file, rounded, save, saved, silence
+from measuring import (
+    MIB,
+    ON_GPU,
+    ROLES,
+    Size,
+    highest_resident,
+    in_process,
+    machine,
+    print_measurement,
+    results_file,
+    rounded,
+    save,
+    saved,
+    silence,
+)
 
 AXES = {
     "batch": ("triplets a batch", [8, 32, 128, 512]),
@@ -71,39 +82,24 @@ def point(side: str, spec: dict[str, Any]) -> None:
         columns = {role: [row[role] for row in rows] for role in ROLES}
         speed = spec["sentences"] / train_theirs(columns, **spec["theirs"])[0]
     peak = torch.cuda.max_memory_allocated() if ON_GPU and "size" in spec else highest_resident()
-    sys.stdout.write(json.dumps({"sentences_per_second": speed, "peak_mib": peak / MIB}) + "\n")
+    print_measurement(sentences_per_second=speed, peak_mib=peak / MIB)
 
 
 # In the process of the command --------------------------------------------------------------------
-
-
-def run(command: list[str], **variables: str) -> dict[str, Any]:
-    """Run a Python command; return the combined results that its processes print."""
-    env = os.environ | variables
-    process = subprocess.run(
-        [sys.executable, *command], check=False, capture_output=True, text=True, env=env
-    )
-    results: list[dict[str, Any]] = [
-        json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", process.stdout)
-    ]
-    if process.returncode or not results:
-        sys.exit(f"{' '.join(command)}: {process.stdout}{process.stderr}")
-    return results[0] | {"peak_mib": sum(result["peak_mib"] for result in results)}
 
 
 def measured(side: str, spec: dict[str, Any], devices: int = 1) -> dict[str, Any]:
     """Measure a point in separate processes; return sentences per second, and the memory of all of
     them.
     """
-    several = (
-        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(devices)]
-        if devices > 1
-        else []
-    )
+    command = [__file__, "--point", side, json.dumps(spec)]
+    if devices > 1:
+        processes = ("--standalone", "--nproc-per-node", str(devices))
+        command = ["-m", "torch.distributed.run", *processes, *command]
+
     threads = max(1, torch.get_num_threads() // devices)
-    return run(
-        [*several, __file__, "--point", side, json.dumps(spec)], OMP_NUM_THREADS=str(threads)
-    )
+
+    return in_process(*command, OMP_NUM_THREADS=str(threads))
 
 
 def training(

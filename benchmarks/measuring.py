@@ -1,6 +1,4 @@
-"""Shared parts of the speed benchmarks: clocks, repetitions, the machine, and its file of
-results.
-"""
+"""Shared parts of the benchmarks: clocks, repetitions, processes, the machine, and its results."""
 
 from __future__ import annotations
 
@@ -8,7 +6,10 @@ import json
 import logging
 import os
 import re
+import resource
 import statistics
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -17,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from lightning_cse.runs import environment
 
 ON_GPU = torch.cuda.is_available()
 ROLES = ("anchor", "positive", "negative")
 DEFAULT = "minilm_l6"
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,14 @@ class Measured:
 
     def __str__(self) -> str:
         digits = 0 if self.median >= 20 else 2
-        if len(self.values) == 1:
-            return f"{self.median:.{digits}f}"
-        return f"{self.median:.{digits}f} ({min(self.values):.{digits}f} to {max(self.values):.{digits}f})"
+        median, *ends = (
+            f"{value:.{digits}f}" for value in (self.median, min(self.values), max(self.values))
+        )
+
+        return median if len(self.values) == 1 else f"{median} ({' to '.join(ends)})"
+
+
+# Time and memory ----------------------------------------------------------------------------------
 
 
 def now() -> float:
@@ -102,11 +111,69 @@ class Clock:
         return float(first.elapsed_time(last)) / 1000 / steps
 
 
+def highest_resident() -> int:
+    """Return the largest resident set of this process so far, in bytes."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        (peak,) = re.findall(r"VmHWM:\s+(\d+)", status.read_text())
+        return int(peak) * 1024
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+
+def in_process(*command: str, **variables: str) -> dict[str, Any]:
+    """Run a Python command that measures in a process of its own; return the JSON that it prints.
+
+    Of several processes, the memory is added up.
+    """
+    process = subprocess.run(
+        [sys.executable, *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | variables,
+    )
+    measurements = [
+        json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", process.stdout)
+    ]
+    if process.returncode or not measurements:
+        sys.exit(f"{' '.join(command)}: {process.stdout}{process.stderr}")
+
+    return measurements[0] | {"peak_mib": sum(each["peak_mib"] for each in measurements)}
+
+
+def print_measurement(**values: float) -> None:
+    """Print what `in_process` reads."""
+    sys.stdout.write(f"{json.dumps(values)}\n")
+
+
 def silence() -> None:
     """Hide the warnings of both trainers."""
     warnings.filterwarnings("ignore")
     for name in ("pytorch_lightning", "sentence_transformers", "transformers", "torch.distributed"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def console() -> Console:
+    """Return a console that is wide enough for the tables, also where the output is redirected."""
+    return Console(width=max(120, Console().width), highlight=False)
+
+
+def table_of(rows: list[dict[str, str]], title: str = "") -> Table:
+    """Return a table of rows that have the same columns."""
+    table = Table(*rows[0], title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row.values())
+
+    return table
 
 
 def machine() -> dict[str, Any]:
@@ -121,19 +188,14 @@ def results_file() -> Path:
     """
     about = environment()["machine"]
     name = torch.cuda.get_device_name() if ON_GPU else f"{about['cpu']} {about['cores']} cores"
-    return (
-        Path(__file__).parent
-        / "results"
-        / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".json")
-    )
+    stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+    return Path(__file__).parent / "results" / f"{stem}.json"
 
 
 def saved(file: Path) -> dict[str, Any]:
     """Return the content of a file of results."""
-    document: dict[str, Any] = (
-        json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    )
-    return document
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def save(file: Path, result: Mapping[str, Any]) -> None:

@@ -89,6 +89,7 @@ def test_number_of_configs():
     assert Counter(name.rpartition("/")[0] for name in FILES) == COUNTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSED)
 def test_config_composes_and_validates(name, compose):
     group, _, option = name.removesuffix(".yaml").rpartition("/")
@@ -133,6 +134,7 @@ def test_experiment_that_goes_on_says_from_which_run(experiment, first, compose)
 OWN_FILE = ("data=file", "data.train=my/x.csv", "data.columns={anchor: question}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_takes_a_file_of_ones_own(experiment, compose):
     for setting in ((), ("+debug=tiny",), ("+profile=small", "+debug=overfit")):
@@ -140,6 +142,7 @@ def test_every_experiment_takes_a_file_of_ones_own(experiment, compose):
         assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_has_a_recipe_for_every_encoder(experiment, compose):
     cfg = compose(f"+experiment={experiment}")

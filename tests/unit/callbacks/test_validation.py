@@ -142,6 +142,7 @@ def test_dropout_is_for_diagnostics_alone(tmp_path, one_thread):
         assert all(noisy[key][step] != value for step, value in plain[key].items()), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every", "least", "steps", "want"),
     [
@@ -162,6 +163,7 @@ def test_short_run_is_evaluated_more_often(every, least, steps, want, scripted):
         assert [step for step, _ in points] == want[is_later:], key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "patience", "min_delta", "last"),
     [
@@ -193,6 +195,7 @@ def test_early_stopping(scores, patience, min_delta, last, scripted):
         assert record["stopped_early"] == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("warmup", "scores", "best"),
     [

@@ -24,6 +24,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_train_record_load_export(name, run_tiny, tmp_path, caplog):
     experiment, pooling, more = RUNS[name]

@@ -164,6 +164,7 @@ def test_three_devices_match_one(compose, tmp_path):
     torch.multiprocessing.spawn(on_one_of_several, (str(tmp_path / "group"), cfgs), DEVICES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_chunks_match_the_whole_batch(name, compose, monkeypatch):
     monkeypatch.setattr(SentenceEncoder, "forward", fixed_dropout(SentenceEncoder.forward))

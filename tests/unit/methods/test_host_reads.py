@@ -48,6 +48,7 @@ def reads(cfg):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_step_reads_nothing_from_the_device(name, compose):
     names = reads(compose(f"+experiment={name}", "+debug=tiny", "paths.cache_dir=null"))

@@ -36,6 +36,7 @@ def error_between(first, second, clusters=None):
     return clustered_error(influences, range(len(influences)) if clusters is None else clusters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize(("of_seeds", "of_examples"), [(1, 0.01), (1, 0.3), (0.3, 1), (0.01, 1)])
 def test_how_often_an_interval_covers_the_difference(seeds, of_seeds, of_examples):
