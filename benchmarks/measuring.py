@@ -138,7 +138,7 @@ def in_process(*command: str, **variables: str) -> dict[str, Any]:
         text=True,
         env=os.environ | variables,
     )
-    measurements = [
+    measurements: list[dict[str, Any]] = [
         json.loads(text) for text in re.findall(r"\{[^{}]*_mib[^{}]*\}", process.stdout)
     ]
     if process.returncode or not measurements:

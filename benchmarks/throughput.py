@@ -11,9 +11,9 @@ speed meets both. Reported are tokens (as the server counts them), replies and r
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-import shutil
 import sys
 import tempfile
 import time
@@ -34,7 +34,6 @@ from lightning_cse.llm.http import response_format
 from lightning_cse.runs import environment
 
 TURNS = 4
-RESULTS = Path(__file__).with_name("throughput.json")
 
 
 async def bare(writer: Writer, sentences: Sequence[str]) -> Counter[str]:
@@ -85,18 +84,19 @@ def ours(generation: Generation) -> Counter[str]:
 
 def main() -> None:
     """Measure both in turn, print the table and write it."""
-    overrides = [
-        "+pattern=sts",
-        "data=wiki",
-        "n=40",
-        "corpora=sample",
-        "paths=sample",
-        *sys.argv[1:],
-    ]
-    folder = Path(tempfile.mkdtemp())
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", default=Path(__file__).with_suffix(".json")
+    )
+    parser.add_argument("overrides", nargs="*", help="as for the command generate")
+    args = parser.parse_intermixed_args()
+    overrides = ["+pattern=sts", "data=wiki", "n=40", "corpora=sample", "paths=sample"]
+    overrides += args.overrides
     totals = {"bare loop": Counter[str](), "generate": Counter[str]()}
     seconds = dict.fromkeys(totals, 0.0)
-    try:
+    with tempfile.TemporaryDirectory() as folder:
         for turn in range(TURNS):
             generation = _generation(overrides, folder, turn)
             sentences = generation.sentences[::-1][: generation.wanted]
@@ -108,8 +108,6 @@ def main() -> None:
                     totals[name] += ours(generation)
 
                 seconds[name] += time.perf_counter() - start
-    finally:
-        shutil.rmtree(folder)
 
     rates = {
         name: {counter: round(3600 * count / seconds[name]) for counter, count in counts.items()}
@@ -118,14 +116,15 @@ def main() -> None:
     document: dict[str, Any] = {
         "per hour": rates,
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
-        "overrides": sys.argv[1:],
+        "overrides": args.overrides,
         "environment": environment(),
     }
-    RESULTS.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    sys.stdout.write(RESULTS.read_text(encoding="utf-8"))
+    text = json.dumps(document, indent=2) + "\n"
+    args.json.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
 
 
-def _generation(overrides: Sequence[str], folder: Path, turn: int) -> Generation:
+def _generation(overrides: Sequence[str], folder: str, turn: int) -> Generation:
     """Return the part of a turn: a quarter of the rows, drawn by a seed of its own."""
     paths = [f"paths.runs_dir={folder}/runs", f"paths.cache_dir={folder}/cache"]
     cfg = compose_run("generate", [*overrides, *paths, f"seed={turn}"])

@@ -31,6 +31,7 @@ def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
     assert sorted(path.name for path in sweep.iterdir()) == [f"{n}.json" for n in range(6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "code", "printed"),
     [

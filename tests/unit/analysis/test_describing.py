@@ -67,6 +67,7 @@ def overrides(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_hybrid_s_roles_pairs_and_match_error_rates(described, overrides):
     summary, folder = described("ngcse_wiki_sts", *overrides)
     mine, stsb = summary["sets"]
@@ -83,6 +84,7 @@ def test_a_hybrid_s_roles_pairs_and_match_error_rates(described, overrides):
     assert OmegaConf.load(folder / "config.yaml").rows == 1000
 
 
+@pytest.mark.slow
 def test_plain_sentences_have_dropout_pairs_beside_those_of_stsb(described, overrides):
     summary, _ = described("ngcse_wiki", *overrides)
     pairs, random = summary["sets"][0]["pairs"]
@@ -99,6 +101,7 @@ def test_plain_sentences_have_dropout_pairs_beside_those_of_stsb(described, over
     assert negative["pairs"] == sum(score < 1 for score in scores)
 
 
+@pytest.mark.slow
 def test_the_roles_asked_for(described, overrides):
     roles = ("positive=anchor", "negative=intermediate")
     summary, _ = described("ngcse_wiki_sts", *overrides, *roles)

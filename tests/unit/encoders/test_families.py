@@ -85,6 +85,7 @@ def expected(folder, pooling, side):
     return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", DECODERS)

@@ -53,7 +53,13 @@ def expected(folder, pooling, second, dtype):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(torch.float32, id="float32"),
+        pytest.param(torch.bfloat16, id="bfloat16", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
 def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):

@@ -14,6 +14,7 @@ COUNTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*COUNTED, "mpnet"])
 def test_a_pass_reads_nothing_from_the_device(name, tmp_path):
     encoder = load(save_kind(name, tmp_path / name), dropout=0.1).train()

@@ -69,6 +69,7 @@ def stsb(model):
 # Models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "suite"), [("gauss", "nli"), ("dual", "inli")])
 def test_run_gives_the_numbers_of_its_record(which, suite, run, request):
     folder: Path = request.getfixturevalue(which)

@@ -55,6 +55,7 @@ def test_a_step_reads_nothing_from_the_device(name, compose):
     assert not names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

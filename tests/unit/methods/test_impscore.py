@@ -136,6 +136,7 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
         assert step(method, batch, 0)["loss"].item() == pytest.approx(looked_up, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path):
     passes = []
     encode = Passes.encode
@@ -167,6 +168,7 @@ def test_frozen_encoder_makes_one_pass_for_all_evaluations(monkeypatch, tmp_path
     assert len({score for _, score in cached}) > 1, "the maps learn"
 
 
+@pytest.mark.slow
 def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny, tmp_path):
     options = (
         "baselines=none",

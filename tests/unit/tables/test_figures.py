@@ -115,6 +115,7 @@ def test_nothing_is_drawn_without_runs(number):
     assert not make(f"ngcse/figure{number}").figures
 
 
+@pytest.mark.slow
 def test_pattern_complexity_needs_no_run():
     labels = ("Wiki.token_shuffle", "NLI.SUP", "Wiki.STS")
     settings = ("data.train_rows=12", "paths.cache_dir=null", "trainer.max_epochs=1")
@@ -225,6 +226,7 @@ def run(run_tiny, tmp_path_factory):
     return FinishedRun(json.loads((path / "record.json").read_text()), path, path / "record.json")
 
 
+@pytest.mark.slow
 def test_retrieval_asks_the_best_run_that_has_a_checkpoint(run, tmp_path):
     best = run.record["best"]
     worse = {**run.record, "seed": 0, "best": {**best, "score": best["score"] - 0.1}}

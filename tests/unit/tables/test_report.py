@@ -66,6 +66,7 @@ def rows_of(text):
     return rows
 
 
+@pytest.mark.slow
 def test_what_runs_measured(tmp_path):
     for seed in (0, 1):
         for lr in (1e-5, 3e-5):
@@ -126,6 +127,7 @@ def test_long_texts_and_lines_of_a_cell_are_whole():
     assert f"<td>a line<br>{100 * 'x'}</td>" in text
 
 
+@pytest.mark.slow
 def test_which_runs_are_found(tmp_path):
     folder = write_run(tmp_path / "runs")
     write_run(tmp_path / "runs", seed=1)
