@@ -83,6 +83,7 @@ def test_record_has_no_folders_of_this_machine():
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 
+@pytest.mark.slow
 def test_training_with_the_encoder_of_a_folder(workdir, run_tiny, caplog, monkeypatch):
     small = (*SMALL, "encoder.pooling=mean")
     caplog.set_level(logging.INFO)

@@ -17,6 +17,7 @@ def done(folder):
     return sorted((folder / "runs" / "done.txt").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
     code, out, errors = give(X, "-m", "name=a,skipped", "seed=range(0,3)")
     assert (code, errors) == (0, "")
@@ -53,6 +54,7 @@ def test_sweep_continues_after_a_failed_point(names, code, printed, give, tmp_pa
         assert done(tmp_path) == ["a 0"]
 
 
+@pytest.mark.slow
 def test_sweep_refused_as_a_whole_leaves_no_folder(give, tmp_path):
     code, out, _ = give(X, "-m", "name=user", "seed=0,1")
     assert (code, (tmp_path / "runs").exists()) == (2, False)

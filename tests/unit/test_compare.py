@@ -116,6 +116,7 @@ def test_points_without_predictions_of_a_task_are_left_out_and_named(two, make_r
     assert printed.err.startswith("test/rte/accuracy_all: left out: simcse (no predictions)")
 
 
+@pytest.mark.slow
 def test_damaged_files_do_not_stop_the_comparison_of_the_others(two, make_run, capsys, caplog):
     broken = [Path(make_run("broken", 0, GOOD)), Path(make_run("broken", 1, GOOD))]
     file = broken[0] / "predictions" / "rte.parquet"

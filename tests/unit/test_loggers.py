@@ -124,6 +124,7 @@ def fit(used, folder):
     trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])

@@ -193,6 +193,7 @@ def test_a_wrong_archive(official, run, data, dev, message, file_count):
     assert len(files_of(data)) == file_count
 
 
+@pytest.mark.slow
 def test_sentences_are_tokenised_ahead_of_a_training(tmp_path, capsys):
     overrides = ["+experiment=gausscse", "+debug=tiny"]
     cached = f"paths.cache_dir={tmp_path}"

@@ -66,6 +66,7 @@ def measured(*overrides):
 # Numbers -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_values_are_those_that_a_training_logs_at_step_0_and_after_it():
     data = ("data=file", f"data.train={written('rows.jsonl', near(60))}", "data.held_out_share=0.4")
     recipe = ("data.batch_size=8", "method.optimizer.lr=1e-3")
@@ -195,6 +196,7 @@ def measured_side():
 # Several sets ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sets_are_ranked_and_one_that_cannot_be_compared_says_why():
     sets = {
         "near": written("near.jsonl", near(400)),
@@ -230,6 +232,7 @@ def test_a_wrong_override_is_an_error_and_not_a_reason():
         )
 
 
+@pytest.mark.slow
 def test_the_command_ranks_the_sets_of_a_multirun_and_goes_on_after_a_broken_one(
     monkeypatch, capsys, tmp_path
 ):

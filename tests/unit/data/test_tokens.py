@@ -59,6 +59,7 @@ tokenise(dataset_of({"text": ["a"] * 10_000 + ["kill"]}), {"text": Kill()}, Path
 """
 
 
+@pytest.mark.slow
 def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
     killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, timeout=120)
     (folder,) = tmp_path.glob("tokens/*")

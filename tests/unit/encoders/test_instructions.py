@@ -160,6 +160,7 @@ def test_differences_from_the_folder_are_said(folder, tmp_path, caplog):
     assert "x has pooling cls (its folder: mean), max_length 16 (its folder: 24)" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_has_them_and_its_hash(run_tiny, tmp_path):
     small = (
         "+experiment=simcse_sup",

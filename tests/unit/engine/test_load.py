@@ -139,6 +139,7 @@ def test_a_model_of_ones_own_is_found(file, tmp_path, monkeypatch):
 LIGHTNING = ("pytorch_lightning", "hydra")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "unused"),
     [
