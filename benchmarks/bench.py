@@ -35,21 +35,24 @@ from measuring import (
     ROLES,
     Measured,
     Size,
+    console,
     machine,
     results_file,
     rounded,
     save,
     seconds_of,
     silence,
+    table_of,
 )
 from ours import LIGHTNING, config_of, for_theirs, sentences_of, simcse, train_ours
 from rich.console import Console
-from rich.table import Table
 from shares import Profile, matrix_rate, operations
 
 AIMS = {"bf16": (2.6, 1.8), "float32": (2.0, 1.4)}
 """The project's aims for training and encoding on a CPU: our speed divided by theirs."""
 
+TASKS = ("training", "encoding")
+COLUMNS = ("", "lightning_cse", "sentence-transformers", "ratio")
 SEQUENCES = 8
 """The sequences that DualCSE encodes per row: its four sentences, twice each."""
 
@@ -63,9 +66,7 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
     cfg, device = simcse(size), "cuda" if ON_GPU else "cpu"
     rows = sentences_of(cfg)
     result = {
-        f"{task} {side}": Measured()
-        for task in ("training", "encoding")
-        for side in ("ours", "theirs", "ratio")
+        f"{task} {side}": Measured() for task in TASKS for side in ("ours", "theirs", "ratio")
     }
     for repetition in range(repetitions):
         speed: dict[str, float] = {}
@@ -89,7 +90,7 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
                 speed[f"encoding {side}"] = len(sentences) / seconds_of(
                     partial(encode[side], sentences)
                 )
-        for task in ("training", "encoding"):
+        for task in TASKS:
             speed[f"{task} ratio"] = speed[f"{task} ours"] / speed[f"{task} theirs"]
         for name, value in speed.items():
             result[name].values.append(value)
@@ -99,28 +100,22 @@ def compare(size: Size, repetitions: int) -> dict[str, Measured]:
 def bench(size: Size, repetitions: int, out: Console) -> dict[str, Any]:
     """Measure everything at one precision, print the results and return them."""
     speeds = compare(size, repetitions)
-    table = Table(
-        title=f"{size.precision}: sentences a second, median (range) of {repetitions}",
-        title_justify="left",
-    )
-    for column in ("", "lightning_cse", "sentence-transformers", "ratio"):
-        table.add_column(column)
-    for task in ("training", "encoding"):
-        table.add_row(
-            task, *(str(speeds[f"{task} {side}"]) for side in ("ours", "theirs", "ratio"))
-        )
+    rows = []
+    for task in TASKS:
+        cells = [str(speeds[f"{task} {side}"]) for side in ("ours", "theirs", "ratio")]
+        rows.append(dict(zip(COLUMNS, (task, *cells), strict=True)))
+
     result: dict[str, Any] = {name: measured.values for name, measured in speeds.items()}
     has_dualcse = size.chunk is None and size == replace(size, encoder=DEFAULT, adapter=None)
     for architecture in ("cross", "bi") if has_dualcse else ():
         cfg = config_of(f"dualcse_{architecture}", replace(size, steps=max(3, size.steps // 2)))
         speed = Measured([SEQUENCES * size.batch / train_ours(cfg)[0] for _ in range(repetitions)])
-        table.add_row(f"DualCSE {architecture} (sequences)", str(speed))
+        rows.append({"": f"DualCSE {architecture} (sequences)", "lightning_cse": str(speed)})
         result[f"dualcse {architecture}"] = speed.values
-    out.print(table)
+    title = f"{size.precision}: sentences a second, median (range) of {repetitions}"
+    out.print(table_of(rows, title))
     aims = "" if ON_GPU or not has_dualcse else " (aims: {} and {})".format(*AIMS[size.precision])
-    times = " and encoding ".join(
-        f"{speeds[f'{task} ratio'].median:.2f}" for task in ("training", "encoding")
-    )
+    times = " and encoding ".join(f"{speeds[f'{task} ratio'].median:.2f}" for task in TASKS)
     out.print(f"training is {times} times as fast as sentence-transformers' trainer{aims}")
     return result | profiled(size, speeds["training ours"].median, out)
 
@@ -138,15 +133,13 @@ def profiled(size: Size, speed: float | None, out: Console) -> dict[str, Any]:
         + ", ".join(f"{operation} {share:.1%}" for operation, share in result["shares"].items())
     )
     rate = matrix_rate(size.precision)
-    useful = (
-        operations(cfg) * (speed or size.batch * len(ROLES) / seconds) / size.batch / len(ROLES)
+    sentences = size.batch * len(ROLES)
+    share = operations(cfg) * (speed or sentences / seconds) / sentences / rate
+    out.print(
+        f"large matrix products: {rate / 1e9:.0f} GFLOP/s; "
+        f"training does {share:.0%} of that, padding aside\n"
     )
-    text = f"large matrix products: {rate / 1e9:.0f} GFLOP/s; training does {useful / rate:.0%} of that, padding aside\n"
-    out.print(text)
-    return result | {
-        "matrix products, operations a second": rate,
-        "of these in training": useful / rate,
-    }
+    return result | {"matrix products, operations a second": rate, "of these in training": share}
 
 
 def main() -> None:
@@ -177,7 +170,7 @@ def main() -> None:
         parser.error("--steps: at least 2")
 
     silence()
-    out = Console(width=max(120, Console().width), highlight=False)
+    out = console()
     corpus = "INLI" if os.environ.get("LIGHTNING_CSE_DATA") else "the sample corpus"
     about = machine()
     model = args.encoder + (f" with {args.adapter}" if args.adapter else "")

@@ -21,15 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from measuring import console, table_of
 
 from lightning_cse import train
 from lightning_cse.callbacks import Timing
 from lightning_cse.tables.records import read_runs
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-COLUMNS = ("run", "encoder", "batch", "machine", "runs", "every")
+COLUMNS = ("run", "encoder", "batch", "machine", "every")
 MEASURED = ("s first evaluation", "s per evaluation", "s per step", "share")
 
 
@@ -55,13 +54,14 @@ def main() -> None:
         share = evaluation / (evaluation + every * step)
         timings[case].append((first, evaluation, step, share))
 
-    table = Table(*COLUMNS, *MEASURED)
-    for (*names, every), values in sorted(timings.items()):
+    columns = (*COLUMNS, "runs", *MEASURED)
+    rows = []
+    for case, values in sorted(timings.items()):
         *seconds, share = [statistics.median(column) for column in zip(*values, strict=True)]
-        cells = [f"{number:.3g}" for number in seconds]
-        table.add_row(*map(str, names), str(len(values)), str(every), *cells, f"{share:.1%}")
+        cells = [*case, len(values), *(f"{number:.3g}" for number in seconds), f"{share:.1%}"]
+        rows.append(dict(zip(columns, map(str, cells), strict=True)))
 
-    Console(width=140).print(table)
+    console().print(table_of(rows))
 
 
 def _kept() -> Iterator[tuple[dict[str, Any], float, float]]:

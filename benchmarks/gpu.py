@@ -34,11 +34,10 @@ from unittest import mock
 import pytorch_lightning as pl
 import torch
 from lightning_utilities.core.apply_func import apply_to_collection
-from measuring import ON_GPU, Size, machine, rounded, save, silence
+from measuring import ON_GPU, Size, console, machine, rounded, save, silence, table_of
 from omegaconf import DictConfig
 from ours import config_of, for_theirs, sentences_of, train_ours
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
@@ -245,11 +244,7 @@ def check(
 ) -> tuple[dict[str, Any], bool]:
     """Compare and watch every method; print and return the results, and whether all is well."""
     results: dict[str, Any] = {}
-    columns = ("float32", "bf16", "bf16, CPU")
-    table = Table(title="losses: difference to float32 on the CPU", title_justify="left")
-    for column in ("experiment", *columns, "is equal", "waits for the GPU"):
-        table.add_column(column)
-
+    rows = []
     is_well = True
     for name in names:
         values = differences(name, steps, encoder)
@@ -257,11 +252,12 @@ def check(
         equal = is_equal(values, encoder)
         results[name] = {"differences": values, "is_equal": equal, "waits": error}
         is_well &= error is None and equal
-        cells = [f"{values[key]:.1e}" for key in columns]
-        waiting = error or ("no" if ON_GPU else "not checked")
-        table.add_row(name, *cells, "yes" if equal else "NO", waiting)
+        row = {"experiment": name} | {key: f"{value:.1e}" for key, value in values.items()}
+        row["is equal"] = "yes" if equal else "NO"
+        row["waits for the GPU"] = error or ("no" if ON_GPU else "not checked")
+        rows.append(row)
 
-    out.print(table)
+    out.print(table_of(rows, "losses: difference to float32 on the CPU"))
 
     return results, is_well
 
@@ -270,17 +266,14 @@ def compare(is_tiny: bool, steps: int, out: Console) -> dict[str, Any]:
     """Measure both trainers and GaussCSE; print and return the results."""
     batches = (4, 8) if is_tiny else (64, 512)
     results: dict[str, Any] = {}
-    table = Table(title="training a BERT of base size", title_justify="left")
-    for column in ("", "side", "sentences a second", "MiB at most", "ratio"):
-        table.add_column(column)
-
+    rows = []
     with tempfile.TemporaryDirectory() as temporary:
-        folder, rows = Path(temporary) / "bert", Path(temporary) / "rows.jsonl"
+        folder, file = Path(temporary) / "bert", Path(temporary) / "rows.jsonl"
         save_encoder(folder, is_tiny=is_tiny)
-        save_rows(rows, 2 * steps * batches[-1] + 40)
+        save_rows(file, 2 * steps * batches[-1] + 40)
         options = (
             "data=file",
-            f"data.train={rows}",
+            f"data.train={file}",
             f"encoder.source={folder}",
             "encoder.name=bert",
             "encoder.pooling=cls",
@@ -291,22 +284,21 @@ def compare(is_tiny: bool, steps: int, out: Console) -> dict[str, Any]:
                 values = speeds(Size(precision, steps, batch, encoder="custom"), options)
                 name = f"{precision}, batch {batch}"
                 results[name] = values
-                per_second = [value["sentences_per_second"] or 0.0 for value in values.values()]
-                ratio = per_second[0] / per_second[1]
                 for side, value in values.items():
-                    speed, memory = value["sentences_per_second"], value["peak_mib"]
-                    table.add_row(
-                        name,
-                        side,
-                        f"{speed:.0f}",
-                        f"{memory:.0f}" if memory else "",
-                        f"{ratio:.2f}",
+                    memory = value["peak_mib"]
+                    rows.append(
+                        {
+                            "": name,
+                            "side": side,
+                            "sentences a second": f"{value['sentences_per_second']:.0f}",
+                            "MiB at most": f"{memory:.0f}" if memory else "",
+                        }
                     )
 
         size = Size("bf16", max(steps, 30 if not is_tiny else 3), 16, encoder="custom")
         results["gausscse, hours"] = hours_of_gausscse(size, options)
 
-    out.print(table)
+    out.print(table_of(rows, "training a BERT of base size"))
     out.print(
         f"GaussCSE: three epochs ({GAUSSCSE_STEPS:,} steps of 16) take about "
         f"{results['gausscse, hours']:.2f} hours, without evaluation"
@@ -327,7 +319,7 @@ def main() -> int:
         "--json", type=Path, default=RESULTS, metavar="FILE", help="for the results"
     )
     options = parser.parse_args()
-    out = Console(width=max(120, Console().width), highlight=False)
+    out = console()
     if not (ON_GPU or options.tiny):
         out.print("no GPU")
         return 0

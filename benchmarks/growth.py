@@ -109,33 +109,28 @@ def training(
     from ours import for_theirs, sentences_of, simcse
 
     batch = x if axis == "batch" else TRIPLETS[axis]
+    devices = x if axis == "devices" else 1
     size = Size(args.precision, args.steps or max(3, 2 + 256 // batch), batch, args.chunk)
     columns = made_up(x, size.steps * batch) if axis == "length" else sentences_of(simcse(size))
-    rows = islice(
-        cycle(zip(*columns.values(), strict=True)), size.steps * batch
-    )  # the sample corpus is small
+    triplets = cycle(zip(*columns.values(), strict=True))  # the sample corpus is small
     file = Path(scratch, "rows.jsonl")
-    file.write_text(
-        "".join(json.dumps(dict(zip(ROLES, row, strict=True))) + "\n" for row in rows),
-        encoding="utf-8",
-    )
-    overrides = [
-        "encoder.max_length=128",
-        "data=file",
-        f"data.train=['{file}']",
-        "data.held_out_share=0",
-    ]
-    several = (
-        [f"trainer.devices={x}", "trainer.strategy=ddp"] if axis == "devices" and x > 1 else []
-    )
+    with file.open("w", encoding="utf-8") as lines:
+        for triplet in islice(triplets, size.steps * batch):
+            lines.write(json.dumps(dict(zip(ROLES, triplet, strict=True))) + "\n")
+
+    overrides = ["encoder.max_length=128", "data=file", f"data.train=['{file}']"]
+    overrides.append("data.held_out_share=0")
     spec = {
         "size": vars(size),
-        "overrides": [*overrides, *several],
+        "overrides": overrides,
         "file": str(file),
         "theirs": for_theirs(simcse(size, *overrides)),
         "sentences": batch * len(ROLES),
     }
-    return {side: measured(side, spec, x if axis == "devices" else 1) for side in args.sides}
+    if devices > 1:
+        spec["overrides"] = [*overrides, f"trainer.devices={x}", "trainer.strategy=ddp"]
+
+    return {side: measured(side, spec, devices) for side in args.sides}
 
 
 def made_up(tokens: int, count: int) -> dict[str, list[str]]:
@@ -172,38 +167,33 @@ def draw(curves: dict[str, Any], title: str, path: Path) -> None:
     """Draw all curves: sentences per second above, memory below."""
     from lightning_cse.plots import blank_figure, plot_style, save_figures, series_look
 
-    axes = [axis for axis in AXES if axis in curves]
-    every = sorted(
-        {series for axis in axes for series in curves[axis]},
-        key=lambda name: (name == "theirs", name),
-    )
+    names = sorted({name for series in curves.values() for name in series})
+    looks: dict[str, dict[str, Any]] = {}
+    for number, name in enumerate(names):
+        looks[name] = {"color": series_look(number)[0], "label": name}
+        if name.startswith("theirs"):
+            label = name.replace("theirs", "sentence-transformers")
+            looks[name] = {"color": "0.45", "linestyle": "--", "label": label}
+
+    lines = {}
     with plot_style():
-        panels = (figure := blank_figure(3.2 * len(axes), 5.4)).subplots(
-            2, len(axes), squeeze=False
-        )
-        lines = {}
-        for (column, axis), (row, (key, label)) in product(
-            enumerate(axes), enumerate(MEASURED.items())
-        ):
-            panel = panels[row][column]
-            for series, curve in curves[axis].items():
-                colour = "0.45" if series == "theirs" else series_look(every.index(series))[0]
-                points = sorted((int(x), values[key]) for x, values in curve.items())
-                look = "--" if series == "theirs" else "-"
-                (lines[series],) = panel.plot(
-                    *zip(*points, strict=True), marker="o", color=colour, linestyle=look
-                )
-            panel.set(xscale="log", xlabel=AXES[axis][0], ylabel=label if column == 0 else "")
-            highest = max(
-                values[key] for curve in curves[axis].values() for values in curve.values()
-            )
-            panel.set_ylim(0, 1.1 * highest)
-            ticks = sorted({int(x) for curve in curves[axis].values() for x in curve})
-            panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
-            panel.minorticks_off()
-        named = [name.replace("theirs", "sentence-transformers") for name in every]
+        figure = blank_figure(3.2 * len(curves), 5.4)
+        panels = figure.subplots(2, len(curves), squeeze=False)
+        for column, axis in enumerate(axis for axis in AXES if axis in curves):
+            ticks = sorted({int(x) for series in curves[axis].values() for x in series})
+            for panel, (key, label) in zip(panels[:, column], MEASURED.items(), strict=True):
+                for name, points in curves[axis].items():
+                    x = sorted(points, key=int)
+                    y = [points[each][key] for each in x]
+                    (lines[name],) = panel.plot(list(map(int, x)), y, marker="o", **looks[name])
+
+                panel.set(xscale="log", xlabel=AXES[axis][0], ylabel="" if column else label)
+                panel.set_ylim(bottom=0)
+                panel.set_xticks(ticks, [f"{x:,}" for x in ticks])
+                panel.minorticks_off()
+
         figure.legend(
-            [lines[name] for name in every], named, loc="outside lower center", ncols=len(every)
+            handles=[lines[name] for name in names], loc="outside lower center", ncols=len(names)
         )
         figure.suptitle(title)
         save_figures({path.name: figure}, path.parent)
@@ -248,31 +238,30 @@ def main() -> None:
         for _ in range(args.repetitions):
             with tempfile.TemporaryDirectory() as scratch:
                 results = (reading if axis == "rows" else partial(training, axis))(x, args, scratch)
-            for series, case in results.items():
+
+            for name, case in results.items():
                 chunked = f", chunk {args.chunk}" if args.chunk and axis != "rows" else ""
-                cases.setdefault(series + chunked, []).append(case)
+                cases.setdefault(name + chunked, []).append(case)
+
             args.sides.reverse()
-        for series, repetitions in sorted(cases.items()):
+
+        for name, repetitions in sorted(cases.items()):
             middle = {key: statistics.median(case[key] for case in repetitions) for key in MEASURED}
             at = {"load": round(os.getloadavg()[0], 2), "precision": args.precision}
-            curves.setdefault(axis, {}).setdefault(series, {})[str(x)] = rounded(middle, 4) | at
+            curves.setdefault(axis, {}).setdefault(name, {})[str(x)] = rounded(middle, 4) | at
             speed, memory = (f"{value:,.0f} {MEASURED[key]}" for key, value in middle.items())
-            sys.stdout.write(f"{axis} {x:,}, {series}: {speed}; {memory}; load {at['load']}\n")
+            sys.stdout.write(f"{axis} {x:,}, {name}: {speed}; {memory}; load {at['load']}\n")
             sys.stdout.flush()
+
         save(args.json, {"growth": {"machine": about, "curves": curves}})
+
     points = [
-        values
-        for by_series in curves.values()
-        for series in by_series.values()
-        for values in series.values()
+        point for axis in curves.values() for name in axis.values() for point in name.values()
     ]
-    loads, precisions = ({values[key] for values in points} for key in ("load", "precision"))
+    loads, precisions = ({point[key] for point in points} for key in ("load", "precision"))
     where = about.get("gpu") or f"{about['machine']['cpu']}, {about['threads']} threads"
-    draw(
-        curves,
-        f"MiniLM, {' and '.join(sorted(precisions))}; {where}; load {min(loads)} to {max(loads)}",
-        args.figure,
-    )
+    title = f"MiniLM, {' and '.join(sorted(precisions))}; {where}; "
+    draw(curves, f"{title}load {min(loads)} to {max(loads)}", args.figure)
 
 
 if __name__ == "__main__":

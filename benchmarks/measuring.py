@@ -168,10 +168,10 @@ def console() -> Console:
 
 
 def table_of(rows: list[dict[str, str]], title: str = "") -> Table:
-    """Return a table of rows that have the same columns."""
+    """Return a table of rows by column; the first row has all columns."""
     table = Table(*rows[0], title=title, title_justify="left")
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(row.get(column, "") for column in rows[0]))
 
     return table
 

@@ -19,7 +19,7 @@ import tempfile
 import time
 from typing import Any
 
-from rich.console import Console
+from measuring import console
 
 RUN = (
     "+experiment=dualcse_cross",
@@ -48,7 +48,7 @@ def main() -> None:
         (lightning,) = _seconds([sys.executable, "-c", LIGHTNING], "lightning")
         (before,) = _seconds(run, "before")
         first, *later = _seconds(sweep, "point")
-    out = Console(highlight=False)
+    out = console()
     out.print(f"import of pytorch_lightning: {lightning:.2f} s")
     out.print(
         f"a run until training starts: {before:.2f} s, {before - lightning:.2f} beyond the import"

@@ -54,84 +54,52 @@ def finished(process, folder):
     return Run.at(record.parent)
 
 
-EXPERIMENTS = (
-    "dualcse_cross",
-    "dualcse_bi",
-    "dualgauss",
-    "gausscse",
-    "impscore_inli",
-    "ngcse_nli_nli",
-    "simcse_sup",
-)
-# NGCSE's rows are dropout pairs, except for prompts.
-PROMPTS = (
-    "encoder.pooling=prompt",
-    "encoder.max_length=64",
-    "diag.dropout=false",
+SMALL = ("encoder.dropout=0", "data.train_rows=27", "data.batch_size=9")
+POINTS = {
+    "dualcse_cross": "",
+    "dualcse_bi": "",
+    "dualgauss": "",
+    "gausscse": "",
+    "impscore_inli": "",
+    # NGCSE's rows are dropout pairs, except for prompts.
+    "ngcse_nli_nli": "encoder.pooling=prompt encoder.max_length=64 diag.dropout=false "
     "diag.evaluation=none",
-)
-
-ADAPTER = (
-    "+adapter=lora",
-    "encoder.adapter.lora_dropout=0",
-    "method.optimizer.lr=1e-3",
+    # An adapter, whose weights are the same on both.
+    "simcse_sup": "+adapter=lora encoder.adapter.lora_dropout=0 method.optimizer.lr=1e-3 "
     "encoder.gradient_checkpointing=true",
-)
+    # Each device pools the end tokens of its share.
+    "simcse_sup, causal": "encoder={folder} encoder.pooling=last_token",
+}
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_two_devices_have_the_curves_of_one(experiment, start, tmp_path):
-    point = [
-        f"+experiment={experiment}",
-        "encoder.dropout=0",
-        "data.train_rows=27",
-        "data.batch_size=9",
-    ]
+@pytest.mark.parametrize("name", POINTS)
+def test_two_devices_have_the_curves_of_one(name, start, tmp_path):
+    point = [f"+experiment={name.partition(',')[0]}", *SMALL]
+    point += POINTS[name].format(folder=tmp_path / "qwen2").split()
+    if "causal" in name:
+        save_kind("qwen2", tmp_path / "qwen2")
+        point.append("encoder.instructions={query: 'query: '}")
 
-    if experiment == "ngcse_nli_nli":
-        point += PROMPTS
-    if experiment == "simcse_sup":  # with an adapter, whose weights are the same on both
-        point += ADAPTER
-
-    assert_two_equal_one(start, tmp_path, point)
-
-
-@pytest.mark.slow
-def test_two_devices_with_a_causal_encoder(start, tmp_path):
-    """Each device pools the end tokens of its share, of sentences without and with an
-    instruction.
-    """
-    folder = save_kind("qwen2", tmp_path / "qwen2")
-    point = (
-        "+experiment=simcse_sup",
-        f"encoder={folder}",
-        "encoder.pooling=last_token",
-        "encoder.instructions={query: 'query: '}",
-        "encoder.dropout=0",
-        "data.train_rows=27",
-        "data.batch_size=9",
-    )
-    assert_two_equal_one(start, tmp_path, point)
-
-
-def assert_two_equal_one(start, tmp_path, point):
-    """Check that two devices have the name, the curves and the metrics of one."""
     single = finished(start("one", *point), tmp_path / "one")
     two = finished(start("two", *point, *SEVERAL), tmp_path / "two")
-
     assert single.path.name == two.path.name  # devices are no part of the config hash
 
-    expected = curves(single)
-    values = curves(two)
-
+    expected, values = curves(single), curves(two)
     assert values.keys() == expected.keys()
-
     for key, points in expected.items():
         assert values[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
 
     assert len(expected["train/loss"]) == 20
     # Ranks of scores that nearly tie.
     assert two.read()["metrics"] == pytest.approx(single.read()["metrics"], abs=1e-3)
+
+
+def kill(pid):
+    os.killpg(pid, signal.SIGKILL)
+
+
+def interrupt(pid):
+    os.kill(pid, signal.SIGINT)
 
 
 def stopped_at(step, stop, process, folder):
@@ -146,19 +114,16 @@ def stopped_at(step, stop, process, folder):
     return process.returncode, output
 
 
-@pytest.mark.slow
 def test_killed_stopped_and_resumed(start, tmp_path):
     point = ("+experiment=dualcse_cross", *SEVERAL, "keep_last=true")
     folder = tmp_path / "stopped"
     reference = finished(start("whole", *point), tmp_path / "whole")
 
-    kill = lambda pid: os.killpg(pid, signal.SIGKILL)  # noqa: E731
     code, _ = stopped_at(5, kill, start("stopped", *point), folder)
 
     assert code == -signal.SIGKILL
 
     # The second process gets the signal from the first.
-    interrupt = lambda pid: os.kill(pid, signal.SIGINT)  # noqa: E731
     code, output = stopped_at(9, interrupt, start("stopped", *point), folder)
 
     assert code == 130, output
@@ -176,19 +141,11 @@ def test_killed_stopped_and_resumed(start, tmp_path):
     assert not run.failed_path.exists(), "it was refused before it started"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", [(), SEVERAL], ids=["one, then two", "two, then one"])
 def test_resumed_on_another_number_of_devices(first, start, tmp_path):
     """Without dropout: the same rows in the same order, and the same losses."""
-    point = (
-        "+experiment=dualcse_cross",
-        "encoder.dropout=0",
-        "data.train_rows=27",
-        "data.batch_size=9",
-        "keep_last=true",
-    )
+    point = ("+experiment=dualcse_cross", *SMALL, "keep_last=true")
     reference = finished(start("whole", *point), tmp_path / "whole")
-    kill = lambda pid: os.killpg(pid, signal.SIGKILL)  # noqa: E731
     stopped_at(5, kill, start("moved", *point, *first), tmp_path / "moved")
     run = finished(start("moved", *point, *(() if first else SEVERAL)), tmp_path / "moved")
 
@@ -207,7 +164,6 @@ def test_resumed_on_another_number_of_devices(first, start, tmp_path):
         assert state["position"][key] == expected["position"][key], key
 
 
-@pytest.mark.slow
 def test_points_of_a_sweep_run_in_processes_of_their_own(start, tmp_path):
     points = ("+sweep=seeds", "hydra.sweeper.params.seed=0", "monitor=val/eis/accuracy,val/none")
     process = start("sweep", "+experiment=dualcse_cross", *SEVERAL, *points)

@@ -20,17 +20,11 @@ from lightning_cse.engine import train as training
 from lightning_cse.engine.build import build
 from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.evaluation import Task, TaskResult, keyed, run_tasks
-from lightning_cse.methods import DualCSE, Method
+from lightning_cse.methods import Method
 
 pytestmark = pytest.mark.slow
 OF_LIGHTNING = "pytorch_lightning.callbacks"
 MONITOR = "val/rte/accuracy_all"
-
-
-@pytest.fixture
-def run(run_tiny, tmp_path):
-    """Train DualCSE for six steps, validated at every second, in a folder below the test's."""
-    return lambda *line, name="": run_tiny(tmp_path / name, *SMALL, *line)
 
 
 def added(name, **options):
@@ -92,36 +86,6 @@ class Steps(Callback):
 
     def on_train_batch_end(self, trainer, method, *_):
         self.weights.append({name: part.double() for name, part in method.state_dict().items()})
-
-
-class Batches:
-    """Notes the rows of every training batch, and whether the method is in training mode."""
-
-    def __init__(self, monkeypatch):
-        self.rows = []
-        self.is_training = []
-        self.calls = []
-        training_step = DualCSE.training_step
-
-        def noted(method, batch, batch_idx):
-            self.rows.append(batch["index"].tolist())
-            self.is_training.append(all(module.training for module in method.modules()))
-            self.calls.append("training")
-            return training_step(method, batch, batch_idx)
-
-        monkeypatch.setattr(DualCSE, "training_step", noted)
-        validation_step = DualCSE.validation_step
-
-        def counted(method, batch, batch_idx):
-            self.calls.append("test" if method.trainer.testing else "validation")
-            return validation_step(method, batch, batch_idx)
-
-        monkeypatch.setattr(DualCSE, "validation_step", counted)
-
-
-@pytest.fixture
-def batches(monkeypatch):
-    return Batches(monkeypatch)
 
 
 # Callbacks -----------------------------------------------------------------------------------
@@ -295,38 +259,33 @@ def test_what_is_found_stays_when_a_run_is_resumed(run):
     assert curves(resumed) == curves(uninterrupted)
 
 
-def test_bars_timers_statistics_and_a_callback_of_ones_own(run, tmp_path, monkeypatch):
-    (tmp_path / "my_callbacks.py").write_text(
-        "import json\n"
-        "from pathlib import Path\n"
-        "from pytorch_lightning import Callback\n"
-        "\n"
-        "class Mine(Callback):\n"
-        "    def __init__(self, path):\n"
-        "        self.path = Path(path)\n"
-        "\n"
-        "    def on_validation_end(self, trainer, method):\n"
-        "        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}\n"
-        "        with self.path.open('a') as file:\n"
-        "            file.write(json.dumps([trainer.global_step, metrics]) + '\\n')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    path = tmp_path / "seen.jsonl"
+class Seen(Callback):
+    """Notes what each validation has logged."""
+
+    metrics: list[tuple[int, dict[str, float]]]
+
+    def on_validation_end(self, trainer, method):
+        if trainer.global_step == 0:
+            type(self).metrics = []
+
+        values = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        self.metrics.append((trainer.global_step, values))
+
+
+def test_bars_timers_statistics_and_a_callback_of_ones_own(run):
     folder = run(
-        f"+callbacks.mine={{_target_: my_callbacks.Mine, path: {path}}}",
+        added("Seen"),
         added("RichProgressBar"),
         added("Timer", duration="00:01:00:00"),
         added("DeviceStatsMonitor", cpu_stats=True),
         "+trainer.enable_progress_bar=true",
     )
     logged = curves(folder)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [step for step, _ in lines] == [0, 2, 4, 6]
-    for step, metrics in lines:
-        assert metrics[MONITOR] == pytest.approx(logged[MONITOR][step])
-        assert metrics["diag/eval/uniformity"] == pytest.approx(
-            logged["diag/eval/uniformity"][step]
-        )
+    assert [step for step, _ in Seen.metrics] == [0, 2, 4, 6]
+    for step, metrics in Seen.metrics:
+        for key in (MONITOR, "diag/eval/uniformity"):
+            assert metrics[key] == pytest.approx(logged[key][step])
+
         assert ("train/loss" in metrics) == (step > 0)
 
     statistics = [key for key in logged if key.startswith("DeviceStatsMonitor.")]
@@ -443,26 +402,6 @@ def test_when_it_validates(line, steps, run):
     logged = curves(folder)
     assert list(logged[MONITOR]) == list(logged["diag/eval/uniformity"]) == steps
     assert folder.read()["steps"] == steps[-1]
-
-
-def test_validation_never_changes_training(run):
-    runs = {
-        name: run(*line, "keep_last=true", name=name)
-        for name, line in {
-            "often": ("eval_every=2",),
-            "rarely": ("eval_every=4",),
-            "with_dropout": ("eval_every=2", "diag.dropout=true"),
-        }.items()
-    }
-    last = {name: state_of(folder.checkpoints / "last.ckpt") for name, folder in runs.items()}
-    for name, weights in last.items():
-        for key, weight in weights.items():
-            assert torch.equal(weight, last["often"][key]), (name, key)
-
-    losses = [curves(folder)["train/loss"] for folder in runs.values()]
-    assert losses == [losses[0]] * 3
-    steps = {name: list(curves(folder)[MONITOR]) for name, folder in runs.items()}
-    assert steps == {"often": [0, 2, 4, 6], "rarely": [0, 4, 6], "with_dropout": [0, 2, 4, 6]}
 
 
 # A Trainer of one's own, and loggers ---------------------------------------------------------

@@ -2,6 +2,7 @@
 effect.
 """
 
+import functools
 import json
 import logging
 import re
@@ -10,40 +11,18 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_runs import SMALL, curves
+from small_runs import curves
 
 from lightning_cse.errors import ConfigError, TrainingError
 from lightning_cse.losses import DualContrastive
-from lightning_cse.methods import DualCSE
 
 pytestmark = pytest.mark.slow
 # Methods in the place of DualCSE, evaluated by the same tasks of INLI.
-CROSS = "method=dualcse_cross"
-BI = "method=dualcse_bi"
-GAUSSCSE = "method=gausscse data=nli_triplets"
-IMPSCORE = "method=impscore data=inli_implicit_pairs monitor=val/eis/accuracy"
-UNSUPERVISED = "method=simcse_unsup data=wiki_sentences"
-TRIPLETS = "method=simcse data=inli_triplets"
-
-
-class Watch:
-    """Notes the rows of every batch while a run goes on."""
-
-    def __init__(self, monkeypatch):
-        self.rows: list[list[int]] = []
-        original = DualCSE.training_step
-
-        def training_step(method, batch, batch_idx):
-            self.rows.append(batch["index"].tolist())
-            return original(method, batch, batch_idx)
-
-        monkeypatch.setattr(DualCSE, "training_step", training_step)
-
-
-@pytest.fixture
-def run(run_tiny, tmp_path):
-    """Train DualCSE for six steps, with overrides; the runs go below the test's folder."""
-    return lambda line="", name="": run_tiny(tmp_path / name, *SMALL, *line.split())
+BI = ("method=dualcse_bi",)
+GAUSSCSE = ("method=gausscse", "data=nli_triplets")
+IMPSCORE = ("method=impscore", "data=inli_implicit_pairs", "monitor=val/eis/accuracy")
+UNSUPERVISED = ("method=simcse_unsup", "data=wiki_sentences")
+TRIPLETS = ("method=simcse", "data=inli_triplets")
 
 
 # What is measured
@@ -59,16 +38,14 @@ MEASURED = {
 }
 
 
-def test_evaluation_does_not_change_training(run, monkeypatch):
+def test_evaluation_does_not_change_training(run, batches):
     trained = {}
     for name, line in MEASURED.items():
-        with monkeypatch.context() as patch:
-            watch = Watch(patch)
-            folder = run(f"{line} keep_last=true", name=name)
-
+        batches.rows = []
+        folder = run(*line.split(), "keep_last=true", name=name)
         last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
         parameters = {key: tensor.tolist() for key, tensor in last["state_dict"].items()}
-        trained[name] = (watch.rows, curves(folder)["train/loss"], parameters)
+        trained[name] = (batches.rows, curves(folder)["train/loss"], parameters)
 
     expected = trained["default"]
     assert [len(batch) for batch in expected[0]] == [8, 8, 4] * 2
@@ -76,14 +53,12 @@ def test_evaluation_does_not_change_training(run, monkeypatch):
 
 
 @pytest.mark.parametrize("limit", ["2", "0.7"])
-def test_limited_epoch_is_the_start_of_its_order(limit, run, monkeypatch):
-    with monkeypatch.context() as patch:
-        unlimited = Watch(patch)
-        run(name="whole")
-
-    watch = Watch(monkeypatch)
-    folder = run(f"trainer.limit_train_batches={limit} trainer.max_steps=-1", name="limited")
-    assert watch.rows == [*unlimited.rows[0:2], *unlimited.rows[3:5]]
+def test_limited_epoch_is_the_start_of_its_order(limit, run, batches):
+    run(name="whole")
+    unlimited, batches.rows = batches.rows, []
+    options = (f"trainer.limit_train_batches={limit}", "trainer.max_steps=-1")
+    folder = run(*options, name="limited")
+    assert batches.rows == [*unlimited[0:2], *unlimited[3:5]]
     assert folder.read()["steps"] == 4  # the schedule's length
 
 
@@ -103,9 +78,8 @@ class Count(pl.Callback):
 
 
 def test_a_callback_and_an_argument_of_the_trainer_of_ones_own(run):
-    folder = run(
-        f"+callbacks.mine._target_={__name__}.Count +trainer.detect_anomaly=true keep_last=true"
-    )
+    mine = f"+callbacks.mine._target_={__name__}.Count"
+    folder = run(mine, "+trainer.detect_anomaly=true", "keep_last=true")
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     assert last["callbacks"]["Count"] == {"steps": 6}
     assert folder.read()["decisive"]["config"]["callbacks"]["mine"]["_target_"].endswith("Count")
@@ -129,7 +103,7 @@ def test_start_from_the_weights_of_a_run(run, monkeypatch, caplog):
     assert len({folder.config_hash for folder in (first, second, third)}) == 3
 
     caplog.set_level(logging.INFO)
-    gausscse = run(f"{GAUSSCSE} init_from={first.path}", name="gauss")
+    gausscse = run(*GAUSSCSE, f"init_from={first.path}", name="gauss")
     assert gausscse.read()["steps"]
     assert "newly drawn: model." in caplog.text
 
@@ -137,11 +111,10 @@ def test_start_from_the_weights_of_a_run(run, monkeypatch, caplog):
 def test_start_from_an_encoder_that_does_not_fit(run, tmp_path):
     first = run(name="first")
     with pytest.raises(ConfigError, match=r"init_from: .* does not fit the encoder tiny: \d+ of"):
-        run(f"init_from={first.path} encoder.width=16", name="narrow")
+        run(f"init_from={first.path}", "encoder.width=16", name="narrow")
 
-    frozen = f"init_from={first.path} encoder.freeze_embeddings=true"
     with pytest.raises(ConfigError, match=r"init_from: .* has another .*, which is frozen here"):
-        run(frozen, name="frozen")
+        run(f"init_from={first.path}", "encoder.freeze_embeddings=true", name="frozen")
 
 
 # Numbers that are not finite
@@ -176,21 +149,18 @@ class Broken(DualContrastive):
     ],
 )
 def test_training_stops_at_a_number_that_is_not_finite(
-    fault, clip, message, run, tmp_path, monkeypatch
+    fault, clip, message, run, batches, tmp_path, monkeypatch
 ):
     line = f"trainer.gradient_clip_val={clip}"
+    broken = functools.partial(Broken, 4, fault)
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match=message) as caught:
-        watch = Watch(patch)
-
-        def broken(**options) -> Broken:
-            return Broken(4, fault)
-
-        patch.setattr("lightning_cse.losses.DualContrastive", broken)
+        # Called with the options of the loss in the config.
+        patch.setattr("lightning_cse.losses.DualContrastive", lambda **_: broken())
         run(line)
 
-    assert f"training rows {watch.rows[-1]}" in str(caught.value)
+    assert f"training rows {batches.rows[-1]}" in str(caught.value)
     assert re.search(r"\(the first: \S*INLI/train\.csv:\d+", str(caught.value))
-    assert len(watch.rows) == 4
+    assert len(batches.rows) == 4
 
     (last,) = tmp_path.rglob("last.ckpt")
     state = torch.load(last, weights_only=True)
@@ -210,13 +180,16 @@ def test_training_stops_at_a_number_that_is_not_finite(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("method.optimizer.lr=1e30 eval_every=1", "after step 1 some embeddings are not finite"),
-        ("trainer.limit_train_batches=0", "no training step was made: see trainer.limit_train"),
+        (
+            ("method.optimizer.lr=1e30", "eval_every=1"),
+            "after step 1 some embeddings are not finite",
+        ),
+        (("trainer.limit_train_batches=0",), "no training step was made: see trainer.limit_train"),
     ],
 )
 def test_failed_training_leaves_no_checkpoint(line, message, run, tmp_path):
     with pytest.raises(TrainingError, match=message):
-        run(line)
+        run(*line)
 
     assert not list(tmp_path.rglob("*.ckpt"))
 
@@ -224,13 +197,13 @@ def test_failed_training_leaves_no_checkpoint(line, message, run, tmp_path):
 # Values that only their owner can refuse
 
 REFUSED = [
-    ("method.loss.temperature=0", "method.loss: temperature must be positive and finite, got 0"),
-    ("method.optimizer.betas=[1,2]", "method.optimizer.betas.0: should be less than 1, got 1"),
-    ("monitor=val/rte/acuracy_all", "did you mean 'val/rte/accuracy_all'"),
-    ("data=inli_triplets", "missing: explicit_entailment, implied_entailment"),
+    (["method.loss.temperature=0"], "method.loss: temperature must be positive and finite, got 0"),
+    (["method.optimizer.betas=[1,2]"], "method.optimizer.betas.0: should be less than 1, got 1"),
+    (["monitor=val/rte/acuracy_all"], "did you mean 'val/rte/accuracy_all'"),
+    (["data=inli_triplets"], "missing: explicit_entailment, implied_entailment"),
     (UNSUPERVISED, "diag.dropout: UnsupervisedSimCSE pairs two dropout passes"),
     pytest.param(
-        "trainer.accelerator=cuda",
+        ["trainer.accelerator=cuda"],
         "trainer.accelerator: torch finds no cuda on this machine",
         marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
     ),
@@ -240,22 +213,22 @@ REFUSED = [
 @pytest.mark.parametrize(("line", "message"), REFUSED)
 def test_refused_values_are_named(line, message, run):
     with pytest.raises(ConfigError, match=re.escape(message)):
-        run(line)
+        run(*line)
 
 
 # Batches and losses
 
 
 OVERFIT = (
-    "data.train_rows=16 trainer.max_epochs=-1 trainer.max_steps=20 eval_every=20 "
-    "method.optimizer.lr=5e-3 method.schedule.name=constant encoder.dropout=0.0"
+    *("data.train_rows=16", "trainer.max_epochs=-1", "trainer.max_steps=20", "eval_every=20"),
+    *("method.optimizer.lr=5e-3", "method.schedule.name=constant", "encoder.dropout=0.0"),
 )
 
 
 @pytest.mark.filterwarnings("ignore:.*has no dropout")
 @pytest.mark.parametrize("method", [BI, TRIPLETS, GAUSSCSE, IMPSCORE])
 def test_twenty_steps_lower_the_loss(method, run):
-    losses = list(curves(run(f"{OVERFIT} {method}"))["train/loss"].values())
+    losses = list(curves(run(*OVERFIT, *method))["train/loss"].values())
     assert len(losses) == 20
     assert np.mean(losses[-4:]) < 0.7 * np.mean(losses[:4])
 
@@ -270,7 +243,7 @@ def test_loss_of_accumulated_batches_is_their_mean(run, monkeypatch):
         return loss
 
     monkeypatch.setattr(DualContrastive, "forward", forward)
-    accumulated = curves(run("trainer.accumulate_grad_batches=2 eval_every=1"))
+    accumulated = curves(run("trainer.accumulate_grad_batches=2", "eval_every=1"))
 
     assert len(losses) == 6  # batches 1 + 2, 3, 4 + 5, 6: an epoch ends with a step
 
@@ -287,7 +260,7 @@ def test_loss_of_accumulated_batches_is_their_mean(run, monkeypatch):
 
 def test_long_sentences_are_counted(run, caplog):
     caplog.set_level(logging.WARNING)
-    rows = run(f"encoder.max_length=20 {TRIPLETS}").read()["rows"]
+    rows = run("encoder.max_length=20", *TRIPLETS).read()["rows"]
     assert rows["sentences_cut"] > 0
     assert rows["evaluation_sentences_cut"] > 0
     (message,) = [text for text in caplog.messages if "are longer than" in text]
