@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.leaks import SECOND_SENTENCES
-from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import DataError

@@ -1,16 +1,136 @@
-"""The layouts of the user's own files: which columns are which roles."""
+"""The columns of a file: what their cells may hold, and which roles they are in the user's own
+files.
+"""
 
+import functools
 import itertools
 import logging
-from collections.abc import Collection, Iterable, Mapping
+import math
+import re
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lightning_cse.data.cells import NLI_LABELS, listed
-from lightning_cse.data.layouts import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.errors import ConfigError, DataError, did_you_mean
 
 log = logging.getLogger(__name__)
 
+# Cells -------------------------------------------------------------------------------------------
+
+NLI_LABELS = (
+    "entailment",
+    "neutral",
+    "contradiction",
+    "-",  # where the annotators did not agree
+)
+
+Columns = Sequence[str] | Mapping[str, Any]
+"""The columns of a table and the cell each comes from, as `corpora.yaml` declares them."""
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+_repr = reprlib.Repr()  # of nested values, it shows the outer levels
+_repr.maxstring = _repr.maxother = 120
+
+
+def converters(columns: Columns) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+    """Yield each column's name, its cell, and the function that converts a cell; this raises
+    ValueError for a cell that cannot be used.
+    """
+    for name in columns:
+        declared = columns[name] if isinstance(columns, Mapping) else name
+        if isinstance(declared, str):
+            declared = {"sentence": declared}
+
+        (kind, cell), *options = declared.items()
+        if kind not in _KINDS:
+            raise ValueError(f"{name}: no kind {kind!r}; choose from: {', '.join(_KINDS)}")
+
+        yield name, cell, functools.partial(_KINDS[kind], **dict(options))
+
+
+def is_number(convert: Callable[[Any], Any]) -> bool:
+    """Return whether a function of `converters` gives numbers; all others give text."""
+    return getattr(convert, "func", None) is _score
+
+
+def quoted(cell: object) -> str:
+    """Return a cell as an error message shows it, cut to 120 characters."""
+    return _repr.repr(cell)[:120]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as an error message shows them, cut to 1,000 characters."""
+    return ", ".join(names)[:1000] or "none"
+
+
+def _text(cell: object) -> str:
+    if not isinstance(cell, str):
+        raise ValueError(f"is not text ({quoted(cell)})")
+
+    cell.encode()  # half of a surrogate pair is a ValueError
+    return cell
+
+
+def _optional(cell: Any, item: int | None = None) -> str | None:
+    """Return a sentence, or that with a number in a list of them, or None."""
+    if item is not None:
+        sentences = cell if isinstance(cell, list) else [cell]
+        cell = sentences[item] if item < len(sentences) else None
+
+    return None if cell is None else _text(cell).strip() or None
+
+
+def _sentence(cell: object) -> str:
+    sentence = _optional(cell)
+    if sentence is None:
+        raise ValueError("is empty")
+
+    return sentence
+
+
+def _label(cell: Any, values: Any = NLI_LABELS) -> str:
+    names = values if isinstance(values, Mapping) else {value: value for value in values}
+    if isinstance(cell, bool | list | dict) or cell not in names:
+        choices = ", ".join(dict.fromkeys(map(str, names)))
+        raise ValueError(f"{quoted(cell)} is not one of {choices}")
+
+    return str(names[cell])
+
+
+def _score(
+    cell: Any,
+    range: Sequence[float] = (-math.inf, math.inf),  # noqa: A002 - as declared in corpora.yaml
+    scale: float = 1,
+) -> float:
+    """Return a number, also one in ASCII digits as text."""
+    low, high = range
+    text = str(cell).strip()
+    score = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not (math.isfinite(score) and low <= score <= high):
+        bounds = f" between {low:g} and {high:g}" if math.isfinite(high - low) else ""
+        raise ValueError(f"{quoted(cell)} is not a number{bounds}")
+
+    return score if scale == 1 else round(score * scale, 3)
+
+
+_KINDS: Mapping[str, Callable[..., Any]] = {
+    "sentence": _sentence,
+    "text": _text,
+    "optional": _optional,
+    "label": _label,
+    "score": _score,
+}
+
+# Roles of the user's own files -------------------------------------------------------------------
+
+PAIR_SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
+"""The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of
+another row.
+"""
+LLM_SENTENCES = ("anchor", "positive", "intermediate", "negative")
+LLM_PATTERNS = {"sts": LLM_SENTENCES, "nli": ("anchor", "positive", "negative")}
+"""The columns of rows that a language model wrote, by the pattern of its examples."""
 INLI_HYPOTHESES = ("implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
 LAYOUTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -47,22 +167,15 @@ ALIASES = {
 
 MOST_NEGATIVES = 999  # of a row
 LABELS = (*NLI_LABELS, "not_entailment", 1, "1", 0, "0")
+_NUMBERED = re.compile(r"(neg|negative|hard_neg|hard_negative)_?([0-9]{1,9})")
 
 
 def canonical(column: str) -> str | None:
     """Return our name for a column, or None if it has none; hard negatives keep their number."""
     name = column.strip().casefold()
-    digits = _number_of_negative(name)
-    if digits:
-        return f"negative_{int(digits)}" if len(digits) <= len(str(MOST_NEGATIVES)) else None
+    numbered = _NUMBERED.fullmatch(name)
 
-    return ALIASES.get(name)
-
-
-def _number_of_negative(name: str) -> str:
-    """Return the digits at the end of the name of a hard negative, and "" for other names."""
-    base = name.rstrip("0123456789")
-    return name[len(base) :] if ALIASES.get(base.removesuffix("_")) == "negative" else ""
+    return f"negative_{int(numbered[2])}" if numbered else ALIASES.get(name)
 
 
 def negatives(names: Iterable[str]) -> list[str]:
@@ -111,8 +224,8 @@ def recognise(
             near = f"{did_you_mean(column, columns)}; found: {listed(columns)}"
             raise DataError(f"{key}.{name}: no column {column!r}{near} ({path})")
 
-    roles = _renamed(_columns_by_role(columns, mapped))
-    layout = layout_of(roles)
+    by_role = _columns_by_role(columns, mapped)
+    layout = layout_of(by_role)
 
     if layout is None:
         method = f"{path}: {takes}" if takes else path
@@ -123,17 +236,28 @@ def recognise(
 
     used = set(itertools.chain(*LAYOUTS[layout]))
     if "negative" in used:
-        used.update(negatives(roles))
+        used.update(negatives(by_role))
 
-    names = {role: several for role, several in roles.items() if role in used}
-    _check_roles(names, columns, key)
-    _check_others(columns, names)
+    names = {}
+    for role in filter(used.__contains__, by_role):
+        names[role], *others = by_role[role]
+        if others:
+            raise DataError(
+                f"{columns[others[-1]]}: the columns {names[role]!r} and {others[-1]!r} are both read "
+                f'as {role}; choose one: "{key}={{{role}: {names[role]}}}"'
+            )
 
-    return {role: several[0] for role, several in names.items()}
+    for column in set(columns).difference(names.values()):
+        if near := did_you_mean(column, _NAMES):
+            log.warning("the column %r is not read%s", column, near)
+
+    return names
 
 
 def _columns_by_role(columns: Iterable[str], mapped: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return mapped and recognised columns by our names."""
+    """Return mapped and recognised columns by our names; hard negatives are numbered from 1, and
+    labelled pairs have premise and hypothesis.
+    """
     roles = {role: [column] for role, column in mapped.items()}
 
     for column in sorted(columns, key=lambda column: canonical(column) != column):
@@ -141,60 +265,48 @@ def _columns_by_role(columns: Iterable[str], mapped: Mapping[str, str]) -> dict[
         if role is not None and role not in mapped and column not in mapped.values():
             roles.setdefault(role, []).append(column)
 
-    return roles
-
-
-def _renamed(roles: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Number hard negatives from 1, and call labelled pairs premise and hypothesis."""
     renamed = dict(zip(negatives(roles), numbered_negatives(len(roles)), strict=False))
     is_pair = roles.keys() >= {"sentence1", "sentence2", "label"}
-
     if is_pair and not roles.keys() & {"premise", "score"}:
         renamed |= {"sentence1": "premise", "sentence2": "hypothesis"}
 
-    return {renamed.get(name, name): columns for name, columns in roles.items()}
+    return {renamed.get(role, role): names for role, names in roles.items()}
 
 
-def _check_roles(roles: Mapping[str, list[str]], columns_at: Mapping[str, str], key: str) -> None:
-    """Raise DataError if a role has several columns."""
-    for role, columns in roles.items():
-        if len(columns) > 1:
-            listing = " and ".join(map(repr, columns))
-            raise DataError(
-                f"{columns_at[columns[-1]]}: the columns {listing} are both read as {role}; "
-                f'choose one: "{key}={{{role}: {columns[0]}}}"'
-            )
+def declared_columns(
+    names: Mapping[str, str], lengths: Mapping[str, int | None], path: str
+) -> dict[str, dict[str, Any]]:
+    """Return the kinds of the columns, as `corpora.yaml` declares them.
 
+    Args:
+        names: our names mapped to columns.
+        lengths: the length of the longest list of each column of hard negatives; None: no lists.
+        path: the file, for messages.
 
-def _check_others(columns: Mapping[str, str], roles: Mapping[str, list[str]]) -> None:
-    """Warn of columns that are not read although they are nearly named like a role; raise DataError
-    for hard negatives with too high a number.
+    Raises:
+        DataError: for too many hard negatives.
     """
-    for column in set(columns).difference(*roles.values()):
-        if len(_number_of_negative(column.strip().casefold())) > len(str(MOST_NEGATIVES)):
-            most = f"hard negatives are numbered up to {MOST_NEGATIVES}"
-            raise DataError(f"{columns[column]}: the column {column[:100]!r}: {most}")
+    optional = INLI_HYPOTHESES if layout_of(names) == "INLI" else ()
+    cells: dict[str, dict[str, Any]] = {}
+    hard_negatives: list[dict[str, Any]] = []
 
-        if near := did_you_mean(column, _NAMES):
-            log.warning("the column %r is not read%s", column, near)
+    for role, column in names.items():
+        kind = role if role in ("label", "score") else "sentence"
+        cells[role] = {"optional" if role in optional else kind: column}
+        if role == "label":
+            cells[role]["values"] = LABELS
 
+    for role in negatives(names):
+        cell = {"optional": cells.pop(role)["sentence"]}
+        length = lengths[names[role]]
+        items = [None] if length is None else range(max(1, length))
+        hard_negatives += [cell | {"item": item} for item in items]
 
-def declared_columns(names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the kinds of the columns, as `corpora.yaml` declares them; ``names`` maps our names to
-    columns.
-    """
-    types = dict.fromkeys(names, "sentence") | dict.fromkeys(negatives(names), "optional")
-    types |= {"label": "label", "score": "score"}
-    if layout_of(names) == "INLI":
-        types |= dict.fromkeys(INLI_HYPOTHESES, "optional")
+    if len(hard_negatives) > MOST_NEGATIVES:
+        count = f"{len(hard_negatives):,} hard negatives of a row"
+        raise DataError(f"{path}: {count}; at most {MOST_NEGATIVES} are read")
 
-    declared: dict[str, dict[str, Any]] = {
-        role: {types[role]: column} for role, column in names.items()
-    }
-    if "label" in declared:
-        declared["label"]["values"] = LABELS
-
-    return declared
+    return cells | dict(zip(numbered_negatives(len(hard_negatives)), hard_negatives, strict=True))
 
 
 def _described(layout: str) -> str:

@@ -1,9 +1,12 @@
-"""Read the corpora that `corpora.yaml` declares from the data directory, else from the hub."""
+"""Read the sources of a data set: the user's own files, and the corpora that `corpora.yaml`
+declares, from the data directory, else from the hub.
+"""
 
 import functools
+import hashlib
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,6 @@ import datasets
 import numpy as np
 from datasets import Dataset
 
-from lightning_cse.data.anchors import with_anchors
-from lightning_cse.data.cells import BadRows
 from lightning_cse.data.declarations import (
     DATA_DIR_VARIABLE,
     SAMPLE,
@@ -22,23 +23,91 @@ from lightning_cse.data.declarations import (
     find_file,
     get_corpus,
 )
-from lightning_cse.data.files import lines_of
-from lightning_cse.data.layouts import rows_of
+from lightning_cse.data.files import lines_of, state_of
+from lightning_cse.data.formats import RowReport, rows_of
+from lightning_cse.data.read import (
+    FORMS,
+    FileFormat,
+    fingerprint_sha256,
+    is_file,
+    read_files,
+    read_rows,
+)
 from lightning_cse.data.rows import (
     LINE,
     Account,
-    SourceFile,
     beside,
     concatenate,
+    count_dropped,
     files_of,
     names_of,
     values,
+    with_columns,
     with_constant,
+    with_files,
 )
-from lightning_cse.data.tables import cached_sha256, fingerprint_sha256, read_rows
 from lightning_cse.errors import ConfigError, DataError, one_line
 
 log = logging.getLogger(__name__)
+
+
+def read_sources(
+    sources: str | Iterable[str],
+    data_dir: str | Path,
+    *,
+    key: str,
+    form: FileFormat | None = None,
+    takes: str = "",
+    cache_dir: Path | None = None,
+    account: Account | None = None,
+) -> list[Dataset]:
+    """Read splits, such as ``snli/train``, and the user's own files in a form (see `read_files`);
+    those of large files are mapped from ``cache_dir``.
+
+    Relative paths start at the working directory. Errors name the config key that the sources come
+    from. A name of another form is a ConfigError, and so is no name.
+    """
+    tables = []
+
+    for name in [sources] if isinstance(sources, str) else map(str, sources):
+        corpus, _, split = name.partition("/")
+
+        if is_file(name):
+            table = read_files(
+                name, form=form, key=key, takes=takes, cache_dir=cache_dir, account=account
+            )
+        elif not split or {"/", "."} & set(split):
+            expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
+            raise ConfigError([f"{key}: {name!r} {expected}"])
+        else:
+            try:
+                table = read_corpus(corpus, split, data_dir, cache_dir, account)
+            except DataError as error:
+                raise DataError(f"{key}: {error}") from None
+
+        tables.append(table)
+
+    if not tables:
+        raise ConfigError([f"{key}: give a file of your own, or corpus/split, such as snli/train"])
+
+    return tables
+
+
+def missing_file(source: str, data_dir: str | Path) -> str | None:
+    """Return which file of ``corpus/split`` is missing, or None."""
+    name, _, split = source.partition("/")
+
+    if is_file(source):
+        return None
+
+    corpus = get_corpus(name)
+    folder = Path(data_dir).expanduser().absolute()
+
+    for file in corpus.split_files(split):
+        if find_file(folder, file) is None:
+            return f"{file.path} is not in paths.data_dir; prepare {name}: {corpus.prepare}"
+
+    return None
 
 
 def read_corpus(
@@ -69,13 +138,24 @@ def read_corpus(
     folder = Path(data_dir).expanduser().absolute()
     counted = not (folder / SAMPLE).exists()
     corpus = get_corpus(name)
-    states = tuple(_state(find_file(folder, file)) for file in corpus.split_files(split))
+    states = tuple(_states(corpus, split, folder))
     rows, counts = _read_cached(corpus, split, folder, counted, states, cache_dir)
 
     if account is not None:
         account.update(counts)
 
     return rows
+
+
+def _states(corpus: Corpus, split: str, folder: Path) -> Iterator[Any]:
+    """Yield the states of the files of a split, and of the corpora that have its anchors."""
+    for file in corpus.split_files(split):
+        path = find_file(folder, file)
+        yield None if path is None else state_of(path)
+
+        for source in file.anchors:
+            name, _, anchors_split = source.partition("/")
+            yield from _states(get_corpus(name), anchors_split, folder)
 
 
 # The points of a sweep read each split once; the states of the files are part of the key.
@@ -119,7 +199,7 @@ def _read_part(
     """Join files line by line; a line that any of the files leaves out is left out."""
     accounts: list[Account] = [Counter() for _ in files]
     tables = [
-        read_file(corpus, file, folder, cache_dir, account)
+        _read_file(corpus, file, folder, cache_dir, account)
         for file, account in zip(files, accounts, strict=True)
     ]
 
@@ -127,6 +207,7 @@ def _read_part(
         sources = [source.split("/") for source in files[0].anchors]
         corpora = [read_corpus(name, split, folder, cache_dir) for name, split in sources]
         return with_anchors(tables[0], corpora, accounts[0]), accounts[0]
+
     if len(tables) == 1:
         return tables[0], accounts[0]
 
@@ -146,26 +227,36 @@ def _read_part(
     return rows, functools.reduce(Counter.__or__, accounts)
 
 
+def with_anchors(rows: Dataset, corpora: Sequence[Dataset], account: Account) -> Dataset:
+    """Replace the digests in the column ``anchor`` by the sentences of corpora that have them: the
+    first 16 hexadecimal digits of the sha256 of a sentence in UTF-8.
+
+    Rows whose anchor is in none of the corpora are dropped, and counted.
+    """
+    anchors = {
+        hashlib.sha256(sentence.encode()).hexdigest()[:16]: sentence
+        for table in corpora
+        for name in names_of(table)
+        for sentence in values(table, name).to_pylist()
+    }
+    sentences = list(map(anchors.get, rows["anchor"]))
+    matched = np.flatnonzero([sentence is not None for sentence in sentences])
+    missing = len(rows) - len(matched)
+    if missing:
+        log.warning("%d of %d anchors are missing", missing, len(rows))
+        count_dropped(account, {"anchor not in the corpora": missing})
+
+    complete = with_columns(rows, anchor=sentences).select(matched)
+
+    return with_files(complete, files_of(rows, *corpora))
+
+
 def _command(corpus: Corpus, folder: Path) -> str:
     return f"python -m lightning_cse.prepare {corpus.name} --data-dir '{folder}'"
 
 
-def _state(path: Path | None) -> tuple[str, int, int, int] | None:
-    """Return values that change when a file is replaced or written to; None without a file."""
-    if path is None:
-        return None
-
-    state = path.stat()
-
-    return str(path), state.st_ino, state.st_size, state.st_ctime_ns
-
-
-def read_file(
-    corpus: Corpus,
-    file: CorpusFile,
-    folder: Path,
-    cache_dir: Path | None = None,
-    account: Account | None = None,
+def _read_file(
+    corpus: Corpus, file: CorpusFile, folder: Path, cache_dir: Path | None, account: Account
 ) -> Dataset:
     """Read one file of a corpus from a data directory, else from the hub, or raise DataError."""
     path = find_file(folder, file)
@@ -191,16 +282,16 @@ def read_file(
     )
 
 
-def _read_hub(hub: HubCopy, file: CorpusFile, account: Account | None) -> Dataset:
+def _read_hub(hub: HubCopy, file: CorpusFile, account: Account) -> Dataset:
     split = hub.splits[file.split]
     dataset = datasets.load_dataset(hub.id, split=split, revision=hub.revision)
-    path = f"hf://datasets/{hub.id}@{hub.revision}/{split}"
 
     return read_rows(
-        lambda: (hub.columns, enumerate(dataset, start=1)),
-        SourceFile(file.path, path, fingerprint_sha256(dataset)),
-        BadRows(path),
+        lambda _: (hub.columns, enumerate(dataset, start=1)),
+        file.path,
+        RowReport(f"hf://datasets/{hub.id}@{hub.revision}/{split}"),
         identity=hub.columns,
+        sha256=fingerprint_sha256(dataset),
         account=account,
     )
 
@@ -221,9 +312,9 @@ def parse_file(
     encoding = _encoding(path, corpus.encoding)
 
     return read_rows(
-        lambda: (layout.columns, rows_of(lines_of(path, encoding), **options)),
-        SourceFile(file.path, str(path), cached_sha256(path, cache_dir)),
-        BadRows(str(path)),
+        lambda report: (layout.columns, rows_of(lines_of(path, encoding), report, **options)),
+        file.path,
+        RowReport(str(path)),
         identity=[encoding, options],
         only=file.only,
         size=path.stat().st_size,

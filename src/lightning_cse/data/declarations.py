@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field, field_validator
 
-from lightning_cse.data.cells import converters
-from lightning_cse.data.layouts import READERS
+from lightning_cse.data.columns import converters
+from lightning_cse.data.formats import READERS
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
 from lightning_cse.paths import experiments_dir
 from lightning_cse.runs.hashing import SAMPLE_DIR

@@ -47,6 +47,12 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def state_of(path: Path) -> tuple[str, int, int, int, int]:
+    """Return values that change when a file is replaced or written to; raises OSError."""
+    state = path.stat()
+    return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
 def lines_of(path: Path, encoding: str | None = None, *, advice: str = "") -> Iterator[str]:
     """Yield the lines of a text file, which end at LF; a CR stays.
 

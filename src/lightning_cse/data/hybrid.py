@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from lightning_cse.data.layouts import LLM_PATTERNS as PATTERNS
+from lightning_cse.data.columns import LLM_PATTERNS as PATTERNS
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import (
     Account,
@@ -30,7 +31,6 @@ from lightning_cse.data.rows import (
     with_columns,
     with_constant,
 )
-from lightning_cse.data.sources import read_sources
 from lightning_cse.data.split import ANOTHER_ANCHOR
 from lightning_cse.errors import DataError
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from datasets import Dataset
 
-from lightning_cse.data.layouts import PAIR_SENTENCES
+from lightning_cse.data.columns import PAIR_SENTENCES
 from lightning_cse.data.roles import POSITIVES, interleaved, with_roles
 from lightning_cse.data.rows import Account, concatenate, count_dropped, renamed, with_columns
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from lightning_cse.data.layouts import LLM_SENTENCES, PAIR_SENTENCES
+from lightning_cse.data.columns import LLM_SENTENCES, PAIR_SENTENCES
 from lightning_cse.data.rows import Account, count_dropped, hashes_of, names_of, values
 
 SECOND_SENTENCES = (

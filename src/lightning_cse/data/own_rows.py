@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 
 from datasets import Dataset
 
-from lightning_cse.data.columns import layout_of
+from lightning_cse.data.columns import PAIR_SENTENCES, layout_of
 from lightning_cse.data.implicit_pairs import ImplicitPairs, INLIImplicitPairs
-from lightning_cse.data.layouts import PAIR_SENTENCES
 from lightning_cse.data.roles import (
     TRAINED,
     TRIPLET,

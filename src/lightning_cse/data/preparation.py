@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.leaks import REASON, all_pairs, free_of, without_pairs
 from lightning_cse.data.own_rows import OwnRows
 from lightning_cse.data.read import FileFormat
 from lightning_cse.data.rows import SOURCE, Account, made_of, origin_of, with_columns, with_constant
 from lightning_cse.data.settings import ContrastiveData
-from lightning_cse.data.sources import read_sources
 from lightning_cse.data.split import (
     fewer_llm_rows,
     hold_out,

@@ -1,10 +1,17 @@
-"""One reader of the user's own data: CSV, JSON, Parquet, text, saved data sets and the hub's."""
+"""One reader: files, saved data sets and those of the hub become a `datasets.Dataset`.
+
+`read_rows` turns the rows of any source into a table with one column per role, and the ``file`` and
+``line`` of each row; that of a large file is written once, a batch at a time, to a memory-mapped
+file of the cache. `read_files` reads the user's own files.
+"""
 
 import contextlib
 import csv
 import functools
 import glob
+import hashlib
 import itertools
+import json
 import logging
 import re
 from collections import Counter
@@ -18,43 +25,177 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datasets import Dataset
+from datasets.table import InMemoryTable
 
-from lightning_cse.data.cells import BadRows, Columns, Row, listed, usable_rows
 from lightning_cse.data.columns import (
-    MOST_NEGATIVES,
+    Columns,
     canonical,
+    converters,
     declared_columns,
+    is_number,
+    listed,
     negatives,
-    numbered_negatives,
     recognise,
 )
 from lightning_cse.data.declarations import CORPORA
-from lightning_cse.data.files import lines_of, read_bytes
-from lightning_cse.data.layouts import (
+from lightning_cse.data.files import lines_of, read_bytes, sha256_of, state_of
+from lightning_cse.data.formats import (
+    Row,
+    RowReport,
     by_role,
-    is_authors_row,
+    has_authors_layout,
     read_delimited,
     read_json_lines,
     read_json_list,
     read_lines,
     repeated,
 )
-from lightning_cse.data.rows import BATCH, Account, SourceFile, concatenate, names_of, origin_of
-from lightning_cse.data.tables import cached_sha256, fingerprint_sha256, read_rows
+from lightning_cse.data.rows import (
+    BATCH,
+    FILE,
+    LINE,
+    Account,
+    SourceFile,
+    concatenate,
+    count_dropped,
+    names_of,
+    origin_of,
+    with_files,
+)
+from lightning_cse.data.token_cache import usable
 from lightning_cse.errors import ConfigError, DataError, one_line
-from lightning_cse.runs import public
+from lightning_cse.runs import atomic_file, public, write_json
+
+VERSION = 3  # of the files in the cache
+LARGE = 2**24  # bytes; a smaller file is read into memory
 
 HUB = "hub:"
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _OTHER_DELIMITERS = (";", "\t", "|", ",")
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-TEXT_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, ".txt")
-SUFFIXES = (*TEXT_SUFFIXES, ".parquet")  # in either case, each also followed by ``.gz``
-FORMS = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"
 _GZ = re.compile(r"\.gz$", re.IGNORECASE)
 _EXCEL = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)  # a first line that names the delimiter
 
 log = logging.getLogger(__name__)
+
+# From rows to a dataset --------------------------------------------------------------------------
+
+
+def read_rows(
+    load: Callable[[RowReport], tuple[Columns, Iterable[Row]]],
+    name: str,
+    report: RowReport,
+    *,
+    identity: Any,
+    sha256: str | None = None,
+    only: tuple[str, str] | None = None,
+    size: int = 0,
+    cache_dir: Path | None = None,
+    account: Account | None = None,
+) -> Dataset:
+    """Return the declared columns of a source, with the ``file`` and ``line`` of each row.
+
+    Args:
+        load: returns the columns and the rows; not called if the cache has their table.
+        name: the name of the source in the official layout.
+        report: its path, and what happens to its bad rows.
+        identity: what decides the rows beside the content of the source and ``only``.
+        sha256: identifies the content of a data set; None: that of the bytes of the file.
+        only: a column and the value that it must have.
+        size: bytes, which decide whether the table is written to the cache.
+        cache_dir: the folder of the cache; None keeps the table in memory.
+        account: adds how many rows were ``read`` and ``dropped: <reason>``.
+
+    Raises:
+        DataError: for a bad row, a source without rows, or a cache that cannot be used.
+    """
+    path = report.path
+    counts: Account = Counter()
+
+    if cache_dir is None or size < LARGE:
+        sha256 = sha256 or sha256_of(Path(path))
+        schema, batches = _batches(load, only, report, counts)
+        table: Any = InMemoryTable(pa.Table.from_batches(batches, schema))
+    else:
+        state = sha256 or state_of(Path(path))
+        stored = cache_dir / "rows" / f"{_digest(path, state, identity, only)}.arrow"
+        notes = stored.with_suffix(".json")
+
+        with usable(stored):
+            if not notes.exists():
+                sha256 = sha256 or sha256_of(Path(path))
+                schema, batches = _batches(load, only, report, counts)
+                with atomic_file(stored) as out, pa.ipc.new_stream(out, schema) as writer:
+                    for batch in batches:
+                        writer.write_batch(batch)
+
+                write_json(notes, {"sha256": sha256, "counts": dict(counts)})
+
+            saved = json.loads(notes.read_bytes())
+            sha256, counts = saved["sha256"], Counter(saved["counts"])
+            table = Dataset.from_file(str(stored)).data
+
+    if not table.num_rows:
+        reasons = ", ".join(name.removeprefix("dropped: ") for name in counts if name != "read")
+        which = f" with {only[0]} {only[1]}" if only else ""
+        usable_rows = f" that can be used: {reasons}" if reasons else ""
+        raise DataError(f"{path}: no rows{which}{usable_rows}")
+
+    if account is not None:
+        account.update(counts)
+
+    rows = Dataset(table, fingerprint=_digest(path, sha256, identity, only))
+
+    return with_files(rows, [SourceFile(name, path, sha256)])
+
+
+def _batches(
+    load: Callable[[RowReport], tuple[Columns, Iterable[Row]]],
+    only: tuple[str, str] | None,
+    report: RowReport,
+    counts: Account,
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema of a table, and its batches, which count their rows."""
+    columns, rows = load(report)
+    plan = list(converters(columns))
+    types = {name: pa.float64() if is_number(convert) else pa.string() for name, _, convert in plan}
+    schema = pa.schema(types | {FILE: pa.string(), LINE: pa.int64()})
+    path = public(report.path)
+
+    def converted() -> Iterator[dict[str, Any]]:
+        for line, row in rows:
+            values: dict[str, Any] = {FILE: path, LINE: line}
+            try:
+                for name, cell, convert in plan:
+                    values[name] = convert(row[cell])
+            except KeyError:
+                report.stop(line, f"no column {cell!r}; found: {listed(row)}")
+            except ValueError as error:
+                report.bad(line, f"{cell} {error}")
+            else:
+                if only is None or values[only[0]] == only[1]:
+                    yield values
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        values = converted()
+        for batch in iter(lambda: list(itertools.islice(values, BATCH)), []):
+            counts["read"] += len(batch)
+            yield pa.RecordBatch.from_pylist(batch, schema)
+
+        counts["read"] += sum(report.dropped.values())
+        count_dropped(counts, report.dropped)
+
+    return schema, batches()
+
+
+def fingerprint_sha256(dataset: Dataset) -> str:
+    """Return the sha256 of a fingerprint, which identifies the content of a dataset."""
+    return hashlib.sha256(dataset._fingerprint.encode()).hexdigest()  # no public name
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([VERSION, *parts]).encode()).hexdigest()[:32]
+
+
+# The user's own files ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -66,17 +207,17 @@ class FileFormat:
         delimiter: between the cells of ``.csv`` and ``.tsv`` files; None: a comma and a tab, or the
             one of semicolon, tab, bar and comma that splits the first line into known columns.
         encoding: of files of text; None: that of the byte-order mark, or UTF-8.
-        bad_rows: ``error``, or ``skip`` to leave out rows that cannot be used and count them.
+        skips_bad_rows: whether rows that cannot be used are left out and counted.
         key: the config node of these settings, for messages.
 
     Raises:
-        ConfigError: if a setting is none of its choices.
+        ConfigError: if the delimiter is no character, or the encoding is not known.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     delimiter: str | None = None
     encoding: str | None = None
-    bad_rows: str = "error"
+    skips_bad_rows: bool = False
     key: str = "data"
 
     def __post_init__(self) -> None:
@@ -85,9 +226,6 @@ class FileFormat:
             len(self.delimiter) != 1 or self.delimiter in '"\r\n\0\ufeff'
         ):
             faults.append(f"{self.key}.delimiter: must be one character, got {self.delimiter!r}")
-
-        if self.bad_rows not in ("error", "skip"):
-            faults.append(f"{self.key}.bad_rows: must be error or skip, got {self.bad_rows!r}")
 
         try:
             "a".encode(self.encoding or "utf-8")
@@ -99,20 +237,21 @@ class FileFormat:
 
     @classmethod
     def of(cls, settings: Any) -> Self:
-        """Return the format that the settings of a data set say, whose keys are its fields."""
-        return cls(settings.columns or {}, settings.delimiter, settings.encoding, settings.bad_rows)
+        """Return the format that the settings of a data set say."""
+        skips_bad_rows = settings.bad_rows == "skip"
+        return cls(settings.columns or {}, settings.delimiter, settings.encoding, skips_bad_rows)
 
-    def bad(self, path: str) -> BadRows:
-        """Return what happens to rows of a file that cannot be used."""
+    def report(self, path: str) -> RowReport:
+        """Return the report of a file."""
         advice = "; data.bad_rows=skip leaves such rows out" if self.key == "data" else ""
-        return BadRows(path, skip=self.bad_rows == "skip", advice=advice)
+        return RowReport(path, skip=self.skips_bad_rows, advice=advice)
 
     def check_suffix(self, path: str, suffix: str) -> None:
         """Raise DataError if a setting does not apply to a file with a suffix."""
-        if self.delimiter is not None and suffix not in DELIMITERS:
+        if self.delimiter is not None and suffix not in (".csv", ".tsv"):
             raise DataError(f"{path}: {self.key}.delimiter is for .csv and .tsv files only")
 
-        if self.encoding is not None and suffix not in TEXT_SUFFIXES:
+        if self.encoding is not None and suffix in ("", ".parquet"):
             raise DataError(f"{path}: {self.key}.encoding is for files of text only")
 
 
@@ -158,7 +297,7 @@ def read_files(
     form = form or FileFormat()
 
     try:
-        paths = [path for name in names for path in paths_of(name)]
+        paths = [path for name in names for path in _paths_of(name)]
         tables = [_read(path, form, takes, cache_dir, account) for path in paths]
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
@@ -171,7 +310,7 @@ def read_files(
     return concatenate(tables, fill=True)
 
 
-def paths_of(name: str) -> list[str]:
+def _paths_of(name: str) -> list[str]:
     """Return the files that a source names: itself, or those that a glob finds."""
     if name.startswith(HUB):
         return [name]
@@ -206,8 +345,8 @@ class _Table:
     """
 
     columns: Mapping[str, str]
-    longest_list: Callable[[str], int | None]
     rows: Callable[[list[str]], Iterator[Row]]
+    longest_list: Callable[[str], int | None] = lambda _: None
 
 
 def _read(
@@ -215,157 +354,78 @@ def _read(
 ) -> Dataset:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(_expanded(name).absolute())
-    size, sha256, opened = _opened(path, form, cache_dir)
+    is_data_set = name.startswith(HUB) or Path(path).is_dir()
+    suffix = "" if is_data_set else _suffix(path)
+    form.check_suffix(path, suffix)
+    sha256 = None
+    open_table: Callable[[FileFormat, RowReport], _Table]
 
-    def content() -> tuple[Columns, Iterable[Row]]:
-        table = opened()
+    if is_data_set:
+        dataset = _data_set(path)
+        size = dataset.data.nbytes
+        sha256 = fingerprint_sha256(dataset)
+        open_table = functools.partial(_open_data_set, dataset)
+    elif suffix in SUFFIXES:
+        size = Path(path).stat().st_size
+        open_table = _OPENERS[suffix]
+    else:
+        raise DataError(f"{path}: {FORMS}")
+
+    def load(report: RowReport) -> tuple[Columns, Iterator[Row]]:
+        table = open_table(form, report)
         names = recognise(
             table.columns, form.columns, key=f"{form.key}.columns", path=path, takes=takes
         )
         used = list(dict.fromkeys(names.values()))
         log.info("%s: columns: %s; used: %s", path, listed(table.columns), listed(used))
-        lengths = {
-            names[role]: length
-            for role in negatives(names)
-            if (length := table.longest_list(names[role])) is not None
-        }
-        rows = table.rows(used)
+        lengths = {names[role]: table.longest_list(names[role]) for role in negatives(names)}
 
-        if lengths:
-            names = _with_lists(names, lengths, path)
-            rows = _spread(rows, lengths)
-
-        return declared_columns(names), rows
+        return declared_columns(names, lengths, path), table.rows(used)
 
     return read_rows(
-        content,
-        SourceFile(_GZ.sub("", name), path, sha256),
-        form.bad(path),
-        identity=[sorted(form.columns.items()), form.delimiter, form.encoding, form.bad_rows],
+        load,
+        _GZ.sub("", name),
+        form.report(path),
+        identity=[sorted(form.columns.items()), form.delimiter, form.encoding, form.skips_bad_rows],
+        sha256=sha256,
         size=size,
         cache_dir=cache_dir,
         account=account,
     )
 
 
-def _opened(
-    path: str, form: FileFormat, cache_dir: Path | None
-) -> tuple[int, str, Callable[[], _Table]]:
-    """Return the size of a file or data set, the sha256 of its content, and a function that opens
-    it.
-    """
-    is_saved = Path(path).is_dir()
-    suffix = "" if path.startswith(HUB) or is_saved else _suffix(path)
-    form.check_suffix(path, suffix)
-
-    if path.startswith(HUB) or is_saved:
-        dataset = _data_set(path)
-        open_set = functools.partial(_table_of_data_set, path, dataset)
-        return dataset.data.nbytes, fingerprint_sha256(dataset), open_set
-
-    if suffix not in SUFFIXES:
-        raise DataError(f"{path}: {FORMS}")
-
-    open_file = _parquet if suffix == ".parquet" else functools.partial(_text, suffix, form)
-    file = Path(path)
-    sha256 = cached_sha256(file, cache_dir)
-
-    return file.stat().st_size, sha256, functools.partial(open_file, file)
-
-
-# Lists of hard negatives --------------------------------------------------------------------------
-
-
-def _with_lists(names: Mapping[str, str], lengths: Mapping[str, int], path: str) -> dict[str, str]:
-    """Return the columns by our names, with a name for each sentence of a list."""
-    columns = []
-    for role in negatives(names):
-        column = names[role]
-        numbers = range(max(lengths.get(column, 0), 1))
-        columns += [_in_list(column, i) for i in numbers] if column in lengths else [column]
-
-    if len(columns) > MOST_NEGATIVES:
-        raise DataError(
-            f"{path}: {len(columns):,} hard negatives of a row; at most {MOST_NEGATIVES} are read"
-        )
-
-    roles = {role: names[role] for role in names if role not in negatives(names)}
-
-    return roles | dict(zip(numbered_negatives(len(columns)), columns, strict=True))
-
-
-def _spread(rows: Iterable[Row], lengths: Mapping[str, int]) -> Iterator[Row]:
-    """Yield rows with a cell for each sentence of the lists."""
-    for line, row in rows:
-        if isinstance(row, dict):
-            for column, length in lengths.items():
-                cell = row.get(column)
-                sentences = cell if isinstance(cell, list) else [cell]
-                padded = itertools.chain(sentences, itertools.repeat(None))
-                row = row | {
-                    _in_list(column, i): sentence
-                    for i, sentence in zip(range(max(length, 1)), padded, strict=False)
-                }
-
-        yield line, row
-
-
-def _in_list(column: str, number: int) -> str:
-    return f"{column}[{number}]"
-
-
 # Text --------------------------------------------------------------------------------------------
 
 
-def _text(suffix: str, form: FileFormat, path: Path) -> _Table:
-    """Return the rows of a file of text, which is read twice: first for its columns."""
+def _lines(form: FileFormat, report: RowReport) -> Iterator[str]:
     advice = f"; save the file as UTF-8, or set {form.key}.encoding, as in latin-1"
-    lines = functools.partial(lines_of, path, form.encoding, advice=advice)
-
-    if suffix in DELIMITERS:
-        return _delimited(path, lines, suffix, form)
-
-    if suffix == ".txt":
-        return _Table(
-            {"text": str(path)},
-            lambda _: None,
-            lambda _: map(_without_cr, read_lines(lines(), ["text"], blank="blank line")),
-        )
-
-    is_list = suffix == ".json" and next(filter(str.strip, lines()), "").lstrip().startswith("[")
-    parse = read_json_list if is_list else read_json_lines
-
-    return _json(path, lambda: parse(lines()), form)
+    return lines_of(Path(report.path), form.encoding, advice=advice)
 
 
-def _delimited(
-    path: Path, lines: Callable[[], Iterator[str]], suffix: str, form: FileFormat
-) -> _Table:
-    """Return the rows of delimited text; the first line may name the delimiter, as Excel's."""
-    first = next(lines(), "")
-    excel = _EXCEL.fullmatch(first)
-    start = 1 if excel else 0
-    header = next(itertools.islice(lines(), start, None), "")
-    delimiter = form.delimiter or (excel[1] if excel else _delimiter_of(header, suffix, form))
+def _open_delimited(usual: str, form: FileFormat, report: RowReport) -> _Table:
+    """Read delimited text; the first line may name the delimiter, as Excel's."""
+    lines = _lines(form, report)
+    number, header = 1, next(lines, "")
+    excel = _EXCEL.fullmatch(header)
+    if excel:
+        number, header = 2, next(lines, "")
 
-    def rows(_: list[str] | None = None) -> Iterator[Row]:
-        text = itertools.islice(lines(), start, None)
-        return read_delimited(text, delimiter=delimiter, line=start + 1)
+    delimiter = form.delimiter or (excel[1] if excel else _delimiter_of(header, usual, form))
+    text = itertools.chain([header], lines)
+    rows = read_delimited(text, report, delimiter=delimiter, line=number)
+    first = next(rows, None)
+    if first is None:
+        raise DataError(f"{report.path}: no rows")
 
-    usable = usable_rows(rows(), form.bad(str(path)), Counter())
-    _, row = next(usable, (0, {}))
-    if not row:
-        raise DataError(f"{path}: no rows")
+    columns = dict.fromkeys(first[1], f"{report.path}:{number}")
 
-    return _Table(dict.fromkeys(row, f"{path}:{start + 1}"), lambda _: None, rows)
+    return _Table(columns, lambda _: itertools.chain([first], rows))
 
 
-def _delimiter_of(header: str, suffix: str, form: FileFormat) -> str:
+def _delimiter_of(header: str, usual: str, form: FileFormat) -> str:
     """Return the usual delimiter, unless the first line has only one cell, and another delimiter
     splits it into cells of which one is a known or mapped column.
     """
-    usual = DELIMITERS[suffix]
-
     for delimiter in (usual, *_OTHER_DELIMITERS):
         with contextlib.suppress(csv.Error):
             names = next(csv.reader([header], delimiter=delimiter), [])
@@ -376,68 +436,66 @@ def _delimiter_of(header: str, suffix: str, form: FileFormat) -> str:
     return usual
 
 
-def _without_cr(row: Row) -> Row:
-    line, cells = row
-    if isinstance(cells, dict) and "\r" in cells["text"]:
-        return line, ValueError("a CR within the line, which is a line end on old Macs")
+def _open_sentences(form: FileFormat, report: RowReport) -> _Table:
+    """Read a sentence per line."""
 
-    return row
+    def rows(_: list[str]) -> Iterator[Row]:
+        for line, row in read_lines(_lines(form, report), report, blank="blank line"):
+            if "\r" in row["text"]:
+                report.bad(line, "a CR within the line, which is a line end on old Macs")
+            else:
+                yield line, row
 
-
-def _json(path: Path, parsed: Callable[[], Iterator[Row]], form: FileFormat) -> _Table:
-    """Return the rows of JSON, which may have different columns, and lists."""
-    columns, lengths, is_llm = _scan(parsed(), path, form)
-    if is_llm:  # rows of NGCSE's authors
-        columns, lengths, _ = _scan(by_role(parsed()), path, form)
-
-    def rows(names: list[str]) -> Iterator[Row]:
-        lacking = dict.fromkeys(names)
-        for line, row in by_role(parsed()) if is_llm else parsed():
-            yield line, lacking | row if isinstance(row, dict) else row
-
-    return _Table(columns, lengths.get, rows)
+    return _Table({"text": report.path}, rows)
 
 
-def _scan(
-    rows: Iterable[Row], path: Path, form: FileFormat
-) -> tuple[dict[str, str], dict[str, int], bool]:
-    """Return the place where each column first occurs, the length of the longest list of those that
-    have lists, and whether there are rows of NGCSE's authors.
-    """
+def _open_json(form: FileFormat, report: RowReport) -> _Table:
+    """Read JSON, whose rows may have different columns; it is read twice, first for the columns."""
+    start = next(filter(str.strip, _lines(form, report)), "").lstrip()
+    is_list = _suffix(report.path) == ".json" and start.startswith("[")
+    parse = read_json_list if is_list else read_json_lines
+    first = next(parse(_lines(form, report), form.report(report.path)), (0, {}))
+    is_llm = has_authors_layout(first[1])
+
+    def parsed(report: RowReport) -> Iterator[Row]:
+        rows = parse(_lines(form, report), report)
+        return by_role(rows, report) if is_llm else rows
+
     columns: dict[str, str] = {}
     lengths: dict[str, int] = {}
-    is_llm = False
-
-    for line, row in usable_rows(rows, form.bad(str(path)), Counter()):
-        is_llm = is_llm or is_authors_row(row)
-
+    for line, row in parsed(form.report(report.path)):
         for name, cell in row.items():
-            columns.setdefault(name, f"{path}:{line}")
+            columns.setdefault(name, f"{report.path}:{line}")
             if isinstance(cell, list):
                 lengths[name] = max(lengths.get(name, 0), len(cell))
 
     if not columns:
-        raise DataError(f"{path}: no rows")
+        raise DataError(f"{report.path}: no rows")
 
-    return columns, lengths, is_llm
+    def rows(names: list[str]) -> Iterator[Row]:
+        lacking = dict.fromkeys(names)
+        return ((line, lacking | row) for line, row in parsed(report))
+
+    return _Table(columns, rows, lengths.get)
 
 
 # Arrow -------------------------------------------------------------------------------------------
 
 
-def _parquet(path: Path) -> _Table:
-    with loading(str(path)):
+def _open_parquet(form: FileFormat, report: RowReport) -> _Table:
+    path = Path(report.path)
+    with _loading(report.path):
         packed = path.suffix.lower() == ".gz"
         file = pq.ParquetFile(pa.BufferReader(read_bytes(path)) if packed else path)
 
     return _arrow(
-        str(path), file.schema_arrow, lambda names: file.iter_batches(BATCH, columns=names)
+        report.path, file.schema_arrow, lambda names: file.iter_batches(BATCH, columns=names)
     )
 
 
 def _data_set(name: str) -> Dataset:
     """Return a data set of the hub, or of a folder."""
-    with loading(name):
+    with _loading(name):
         if name.startswith(HUB):
             identity, _, split = name.removeprefix(HUB).partition(":")
             user, data, *config = identity.split("/", 2)
@@ -452,11 +510,11 @@ def _data_set(name: str) -> Dataset:
     return dataset
 
 
-def _table_of_data_set(name: str, dataset: Dataset) -> _Table:
+def _open_data_set(dataset: Dataset, form: FileFormat, report: RowReport) -> _Table:
     tables = dataset.with_format("arrow")
     schema = dataset.features.arrow_schema
 
-    return _arrow(name, schema, lambda names: tables.select_columns(names).iter(BATCH))
+    return _arrow(report.path, schema, lambda names: tables.select_columns(names).iter(BATCH))
 
 
 def _arrow(path: str, schema: pa.Schema, batches: Callable[[list[str]], Iterable[Any]]) -> _Table:
@@ -468,12 +526,12 @@ def _arrow(path: str, schema: pa.Schema, batches: Callable[[list[str]], Iterable
         if not pa.types.is_nested(schema.field(name).type):
             return None
 
-        with loading(path):
+        with _loading(path):
             lengths = (pc.list_value_length(batch.column(name)) for batch in batches([name]))
             return max((pc.max(part).as_py() or 0 for part in lengths), default=0)
 
     def rows(names: list[str]) -> Iterator[Row]:
-        with loading(path):
+        with _loading(path):
             integers = [name for name in names if pa.types.is_integer(schema.field(name).type)]
             fields = pa.schema([schema.field(name) for name in integers], schema.metadata)
             classes = {
@@ -489,13 +547,28 @@ def _arrow(path: str, schema: pa.Schema, batches: Callable[[list[str]], Iterable
 
                 yield number, row
 
-    return _Table(dict.fromkeys(schema.names, path), longest_list, rows)
+    return _Table(dict.fromkeys(schema.names, path), rows, longest_list)
 
 
 @contextlib.contextmanager
-def loading(path: str) -> Iterator[None]:
+def _loading(path: str) -> Iterator[None]:
     """Replace any error of a library that loads a data set by a DataError."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the hub's client raises anything
         raise DataError(public(f"{path}: cannot be loaded: {one_line(error)}")) from None
+
+
+_OPENERS: Mapping[str, Callable[[FileFormat, RowReport], _Table]] = {
+    ".csv": functools.partial(_open_delimited, ","),
+    ".tsv": functools.partial(_open_delimited, "\t"),
+    ".jsonl": _open_json,
+    ".ndjson": _open_json,
+    ".json": _open_json,
+    ".txt": _open_sentences,
+    ".parquet": _open_parquet,
+}
+
+SUFFIXES = tuple(_OPENERS)
+"""The ends of the names of files, in either case, each also followed by ``.gz``."""
+FORMS = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"

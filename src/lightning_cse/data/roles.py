@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from lightning_cse.data.cells import NLI_LABELS
+from lightning_cse.data.columns import NLI_LABELS
 from lightning_cse.data.rows import (
     MADE_OF,
     Account,

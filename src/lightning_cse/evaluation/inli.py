@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from datasets import Dataset
 
+from lightning_cse.data.corpora import missing_file
 from lightning_cse.data.rows import FILE, LINE, with_columns
-from lightning_cse.data.sources import missing_file
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, sides, texts
 from lightning_cse.metrics import auc, auc_error, share_larger
 from lightning_cse.similarity import cosine_matrix

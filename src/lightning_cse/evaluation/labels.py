@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from datasets import Dataset
 
-from lightning_cse.data.cells import NLI_LABELS
+from lightning_cse.data.columns import NLI_LABELS
 from lightning_cse.evaluation.nli import pair_predictions
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult, first_rows
 

@@ -15,8 +15,8 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.rows import check_column, digests_of, origin_of
-from lightning_cse.data.sources import read_sources
 from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError, DataError, LightningCSEError
 from lightning_cse.evaluation.files import OwnFiles

@@ -11,9 +11,9 @@ from typing import Literal
 from datasets import Dataset
 from pydantic import BaseModel, Field
 
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.roles import TRIPLET, NLITriplets
 from lightning_cse.data.rows import check_column, digests_of
-from lightning_cse.data.sources import read_sources
 from lightning_cse.errors import DataError
 from lightning_cse.generation.text import letters
 

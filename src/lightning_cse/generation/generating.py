@@ -19,11 +19,11 @@ from omegaconf import DictConfig, OmegaConf
 from lightning_cse import runs
 from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import task_overrides
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.provenance import read_provenance, write_provenance
 from lightning_cse.data.read import FileFormat
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import check_column, digests_of
-from lightning_cse.data.sources import read_sources
 from lightning_cse.engine.build import built
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.engine.load import load

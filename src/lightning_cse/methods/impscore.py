@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
-from lightning_cse.data.layouts import PAIR_SENTENCES as ROLES
+from lightning_cse.data.columns import PAIR_SENTENCES as ROLES
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.methods.base import MakeOptimizer, Method, Schedule
 from lightning_cse.models import ImpScoreModel

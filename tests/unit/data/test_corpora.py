@@ -2,15 +2,17 @@
 
 import gzip
 import hashlib
+import json
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from lightning_cse import prepare
 from lightning_cse.data import corpora
-from lightning_cse.data.corpora import read_corpus
-from lightning_cse.data.declarations import CORPORA, register_corpora
+from lightning_cse.data.corpora import read_corpus, read_sources
+from lightning_cse.data.declarations import CORPORA, register_corpora, sample_dir
 from lightning_cse.data.rows import files_of, names_of, where
 from lightning_cse.errors import ConfigError, DataError
 
@@ -119,6 +121,44 @@ def test_a_split_is_read_again_if_its_file_changes(put, tmp_path):
     assert changed["implied_entailment"][:] == ["My tea."] * 2
 
 
+# Rows that are kept without their anchors
+
+KEPT = """
+texts:
+  layout: {{reader: lines, columns: [sentence]}}
+  files: [{{split: train, path: texts.txt}}]
+kept:
+  layout: {{reader: json, columns: [anchor, positive]}}
+  files: [{{split: train, path: {}, anchors: [texts/train]}}]
+"""
+SENTENCES = ["The café is open.", "Rain fell."]
+
+
+def test_anchors_are_the_sentences_that_have_their_digests(put, tmp_path, config_dir):
+    digests = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in SENTENCES]
+    rows = [{"anchor": key, "positive": text} for key, text in zip(digests, "ab", strict=True)]
+    path = put("kept.jsonl", "\n".join(map(json.dumps, rows)))
+    (config_dir / "corpora.yaml").write_text(KEPT.format(path))
+    register_corpora(config_dir)
+    put("texts.txt", f"Another.\n{SENTENCES[1]}\n")
+    counts = Counter()
+    partial = read_corpus("kept", "train", tmp_path, account=counts)
+
+    assert (partial["anchor"][:], partial["positive"][:]) == ([SENTENCES[1]], ["b"])
+    assert counts == {"read": 2, "dropped: anchor not in the corpora": 1}
+    assert [Path(file.path).name for file in files_of(partial)] == ["kept.jsonl", "texts.txt"]
+
+    put("texts.txt", "\n".join(SENTENCES))
+    assert read_corpus("kept", "train", tmp_path)["anchor"][:] == SENTENCES
+
+
+def test_kept_rows_have_their_anchors(real_data):
+    account = Counter()
+    rows = read_corpus("ngcse_kept", "wiki_sts", real_data, account=account)
+    assert account == {"read": len(rows)} == {"read": 600}
+    assert len(rows["anchor"][0].split()) > 3
+
+
 # Corpora of one's own
 
 OWN = """
@@ -132,8 +172,10 @@ mine:
 @pytest.fixture
 def config_dir(tmp_path, monkeypatch):
     """A folder of configs; what it registers is forgotten after the test."""
-    monkeypatch.setitem(CORPORA, "mine", CORPORA["inli"])
-    monkeypatch.delitem(CORPORA, "mine")
+    for name in ("mine", "kept", "texts"):
+        monkeypatch.setitem(CORPORA, name, CORPORA["inli"])
+        monkeypatch.delitem(CORPORA, name)
+
     (tmp_path / "configs").mkdir()
 
     return tmp_path / "configs"
@@ -190,3 +232,23 @@ def test_missing_file_is_read_from_the_hub(put, tmp_path, monkeypatch):
 
     with pytest.raises(DataError, match=r"(?s)looked for: .*the Hugging Face hub \(.*fetch"):
         read_corpus("here", "test", tmp_path)
+
+
+# Sources
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["inli"], "'inli' is not of the form corpus/split"),
+        (["my/rows.xlsx"], "'my/rows.xlsx' is not of the form corpus/split"),
+        ([], "give a file of your own, or corpus/split"),
+        (["my/no.jsonl"], "my/no.jsonl: there is no such file"),
+        (["inly/train"], "unknown corpus 'inly' - did you mean 'inli'"),
+    ],
+)
+def test_errors_name_the_key(names, words):
+    with pytest.raises((ConfigError, DataError), match=r"^data\.train: ") as caught:
+        read_sources(names, sample_dir(), key="data.train")
+
+    assert words in str(caught.value)

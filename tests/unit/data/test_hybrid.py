@@ -9,9 +9,9 @@ import pytest
 from data_modules import apply, data_module, table_of
 
 from lightning_cse.data import Hybrid, Sentences, TokenShuffle, where
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.hybrid import PATTERNS, as_llm_rows
 from lightning_cse.data.rows import count_corpus_rows
-from lightning_cse.data.sources import read_sources
 from lightning_cse.data.split import ANOTHER_ANCHOR
 from lightning_cse.errors import ConfigError, DataError
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from data_modules import table_of
 
+from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.leaks import all_pairs, free_of, pair_hashes, without_pairs
-from lightning_cse.data.sources import read_sources
 
 
 def table(names, *rows):

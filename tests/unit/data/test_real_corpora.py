@@ -34,7 +34,7 @@ SPLITS = [
     (name, split)
     for name, corpus in CORPORA.items()
     for split in corpus.splits
-    if not corpus.files[0].anchors  # those have the files of other corpora, too: test_anchors.py
+    if not corpus.files[0].anchors  # those have the files of other corpora, too
 ]
 
 

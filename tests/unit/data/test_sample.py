@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.data.corpora import read_corpus
+from lightning_cse.data.corpora import read_corpus, read_sources
 from lightning_cse.data.declarations import CORPORA, sample_dir
 from lightning_cse.data.leaks import all_pairs
 from lightning_cse.data.rows import files_of
-from lightning_cse.data.sources import read_sources
 from lightning_cse.paths import conf_dir
 
 # Rows enough to learn from; the others have 20 to 60 a split.

@@ -6,11 +6,10 @@ from collections import Counter
 
 import pytest
 
-from lightning_cse.data.cells import BadRows
 from lightning_cse.data.declarations import CORPORA
-from lightning_cse.data.layouts import drawn_splits, rows_of, split_sentences
-from lightning_cse.data.rows import SourceFile, names_of
-from lightning_cse.data.tables import read_rows
+from lightning_cse.data.formats import RowReport, drawn_splits, rows_of, split_sentences
+from lightning_cse.data.read import read_rows
+from lightning_cse.data.rows import names_of
 from lightning_cse.errors import DataError
 
 INLI = "dataset,premise,implied_entailment,explicit_entailment,neutral,contradiction\n"
@@ -47,11 +46,13 @@ def read(name, text):
 
     options = layout.model_dump(exclude_unset=True)
     counts = Counter()
+    lines = io.StringIO(text, newline="\n")
     rows = read_rows(
-        lambda: (layout.columns, rows_of(io.StringIO(text, newline="\n"), **options)),
-        SourceFile("x", "x", ""),
-        BadRows("x"),
+        lambda report: (layout.columns, rows_of(lines, report, **options)),
+        "x",
+        RowReport("x"),
         identity=[],
+        sha256="0",
         account=counts,
     )
     columns = {name: rows[name][:] for name in names_of(rows)}

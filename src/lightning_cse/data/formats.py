@@ -1,42 +1,88 @@
-"""From the lines of a file to rows: one reader per layout.
+"""From the lines of a file to rows: one reader per format, and one per odd official file.
 
-A reader holds one row at a time, and yields the line that each row starts on with its cells by
-name, or why there are none. Tables are read with `csv` and JSON with `json`, not with pandas:
-pandas gives no line numbers, fills short rows up, keeps one of two equal keys, and reads a quote
-that is never closed, or closed too early, as text.
+A reader yields the line that each row starts on, and its cells by name. Tables are read with `csv`
+and JSON with `json`, not with pandas: pandas gives no line numbers, fills short rows up, keeps one
+of two equal keys, and reads a quote that is never closed, or closed too early, as text.
 """
 
 import csv
 import functools
 import json
+import operator
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NoReturn
 
-from lightning_cse.data.cells import Columns, Row, converters, quoted
+from lightning_cse.data.columns import LLM_PATTERNS, Columns, converters, quoted
 from lightning_cse.errors import DataError
 
 LONGEST = 2**27  # characters of a cell; a quote that is never closed must not fill the memory
 csv.field_size_limit(LONGEST)
 
-# The columns of a pair file: an implicit sentence with its own explicit sentence, and with that of
-# another row.
-PAIR_SENTENCES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
-LLM_SENTENCES = ("anchor", "positive", "intermediate", "negative")
-LLM_PATTERNS = {  # by the LLM's examples
-    "sts": LLM_SENTENCES,
-    "nli": ("anchor", "positive", "negative"),
-}
+Row = tuple[int, dict[str, Any]]
+"""The line that a row starts on, and its cells by name."""
+
+PLACES = 5  # bad rows that an account names
+
+
+class RowReport:
+    """What a file has besides rows: lines to leave out, which are counted, and bad rows, which are
+    errors or, if they are skipped, counted too.
+
+    Args:
+        path: the file.
+        skip: whether bad rows are skipped.
+        advice: what to do about a bad row, for the message of the error.
+    """
+
+    def __init__(self, path: str, *, skip: bool = False, advice: str = "") -> None:
+        self.path = path
+        self.skip = skip
+        self.advice = advice
+        self._left_out: Counter[str] = Counter()
+        self._bad: list[str] = []
+        self._bad_rows = 0
+
+    def leave_out(self, reason: str) -> None:
+        """Count a line that is no row."""
+        self._left_out[reason] += 1
+
+    def bad(self, line: int, fault: str) -> None:
+        """Skip a bad row, or raise DataError."""
+        if not self.skip:
+            self.stop(line, f"{fault}{self.advice}")
+
+        self._bad_rows += 1
+        if len(self._bad) < PLACES:
+            self._bad.append(f"line {line}: {fault[:80]}")
+
+    def stop(self, line: int, fault: object) -> NoReturn:
+        """Raise DataError: neither this row nor those after it can be read."""
+        raise DataError(f"{self.path}:{line}: {fault}")
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many lines are no rows, by reason; that of bad rows names the first of them."""
+        dropped = dict(self._left_out)
+        if self._bad_rows:
+            more = "; ..." if self._bad_rows > PLACES else ""
+            reason = f"bad rows of {Path(self.path).name} ({'; '.join(self._bad)}{more})"
+            dropped[reason] = self._bad_rows
+
+        return dropped
 
 
 def rows_of(
-    lines: Iterable[str], *, reader: str, columns: Columns, **options: Any
+    lines: Iterable[str], report: RowReport, *, reader: str, columns: Columns, **options: Any
 ) -> Iterator[Row]:
-    """Return the rows of a text, read with one of `READERS`."""
-    cells = [cell for _, cell, _ in converters(columns)]
-    return READERS[reader](lines, cells, **options)
+    """Return the rows of a text, read with one of `READERS` and its options."""
+    if reader in ("lines", "paragraphs"):
+        options["cell"] = next(converters(columns))[1]
+
+    return READERS[reader](lines, report, **options)
 
 
 # Delimited text ----------------------------------------------------------------------------------
@@ -44,7 +90,7 @@ def rows_of(
 
 def read_delimited(
     lines: Iterable[str],
-    cells: Sequence[str] = (),
+    report: RowReport,
     *,
     delimiter: str = ",",
     quotes: bool = True,
@@ -57,35 +103,48 @@ def read_delimited(
     """
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    first = line
-    blank: list[int] = []
+    records = _records(reader, report, line)
+    names = header or next(records, (line, []))[1]
+    widths = width or [len(names)]
+    if twice := repeated(filter(None, names)):
+        report.stop(line, f"the column {twice!r} occurs twice")
+
+    for number, record in _without_end(records):
+        if not record:
+            report.bad(number, "blank line")
+        elif len(record) not in widths:
+            expected = " or ".join(map(str, widths))
+            report.bad(number, f"{len(record)} cells, but {expected} columns")
+        else:
+            yield number, dict(zip(names, record, strict=False))
+
+
+def _records(reader: Any, report: RowReport, line: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record, and the line that it starts on."""
+    number = line
 
     try:
-        names = header or next(reader, [])
-        widths = width or [len(names)]
-        if twice := repeated(filter(None, names)):
-            yield line, DataError(f"the column {twice!r} occurs twice")
-            return
-
-        line = first + reader.line_num
-
-        for row in reader:
-            if not row:
-                blank.append(line)
-            else:
-                yield from ((number, ValueError("blank line")) for number in blank)
-                blank.clear()
-
-                if len(row) in widths:
-                    yield line, dict(zip(names, row, strict=False))
-                else:
-                    expected = " or ".join(map(str, widths))
-                    yield line, ValueError(f"{len(row)} cells, but {expected} columns")
-
-            line = first + reader.line_num
+        for record in reader:
+            yield number, record
+            number = line + reader.line_num
     except csv.Error as error:
-        fault = "a line ends in CR alone" if "new-line character" in str(error) else error
-        yield line, DataError(f"not a valid row: {fault}")
+        is_cr = "new-line character" in str(error)
+        report.stop(number, f"not a valid row: {'a line ends in CR alone' if is_cr else error}")
+
+
+def _without_end(
+    records: Iterable[tuple[int, Any]], is_blank: Callable[[Any], bool] = operator.not_
+) -> Iterator[tuple[int, Any]]:
+    """Leave out the blank lines at the end of a text, but not its first line."""
+    blank: list[tuple[int, Any]] = []
+
+    for number, record in records:
+        if number > 1 and is_blank(record):
+            blank.append((number, record))
+        else:
+            yield from blank
+            blank.clear()
+            yield number, record
 
 
 def repeated(names: Iterable[str]) -> str | None:
@@ -100,53 +159,51 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
-def read_json_lines(lines: Iterable[str], cells: Sequence[str] = ()) -> Iterator[Row]:
+def read_json_lines(lines: Iterable[str], report: RowReport) -> Iterator[Row]:
     """Yield a row for each line, which is a JSON object; blank lines at the end are no rows."""
-    for line, content in _without_end(_numbered(lines)):
+    for line, content in _without_end(_numbered(lines), _is_blank):
         try:
             value, end = _decoded(content, 0)
             if end < len(content):
                 raise json.JSONDecodeError("Extra data", content, end)
-        except json.JSONDecodeError as error:
-            yield line, ValueError(f"not valid JSON: {error}")
-        except ValueError as error:
-            yield line, error
-        else:
+
             yield line, _object(value)
+        except json.JSONDecodeError as error:
+            report.bad(line, f"not valid JSON: {error}")
+        except ValueError as error:
+            report.bad(line, str(error))
 
 
-def read_json_list(lines: Iterable[str], cells: Sequence[str] = ()) -> Iterator[Row]:
+def read_json_list(lines: Iterable[str], report: RowReport) -> Iterator[Row]:
     """Yield a row for each object of a JSON list."""
     text = "".join(lines)
-    position = _skip_space(text, 0) + 1
-    line = 1 + text.count("\n", 0, position)
+    start = end = text.index("[")
+    line = 1 + text.count("\n", 0, start)
 
-    while True:
-        start = _skip_space(text, position)
-        line += text.count("\n", position, start)
-
+    while end == start or text[end : end + 1] == ",":
+        start = _skip_space(text, end + 1)
+        line += text.count("\n", end, start)
         try:
             value, end = _decoded(text, start)
         except ValueError as error:
-            yield getattr(error, "lineno", line), DataError(f"not valid JSON: {error}")
-            return
+            report.stop(getattr(error, "lineno", line), f"not valid JSON: {error}")
 
-        yield line, _object(value)
+        try:
+            yield line, _object(value)
+        except ValueError as error:
+            report.bad(line, str(error))
+
         line += text.count("\n", start, end)
-        position = end + 1
 
-        if text[end : end + 1] != ",":
-            break
-
-    if text[end : end + 1] != "]" or _skip_space(text, position) < len(text):
-        yield line, DataError("not valid JSON: a comma or the end of the list is needed")
+    if text[end:].rstrip(" \t\r\n") != "]":
+        report.stop(line, "not valid JSON: a comma or the end of the list is needed")
 
 
-def _object(value: Any) -> dict[str, Any] | ValueError:
+def _object(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
 
-    return ValueError(f"expected a JSON object, got {type(value).__name__}")
+    raise ValueError(f"expected a JSON object, got {type(value).__name__}")
 
 
 def _skip_space(text: str, start: int) -> int:
@@ -201,57 +258,59 @@ def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_with_keys_once)
 
 
-# Rows of language models -------------------------------------------------------------------------
+def has_authors_layout(row: Mapping[str, Any]) -> bool:
+    """Return whether a row has the layout of NGCSE's authors."""
+    return {"split", "sentence"} <= row.keys() and any(map(str.isdecimal, row))
 
 
-def is_authors_row(row: Mapping[str, Any]) -> bool:
-    """Return whether a row has the layout in which NGCSE's authors have LLM rows."""
-    return row.get("split") == "aigen" and "anchor" not in row and "sentence" in row
+def by_role(rows: Iterable[Row], report: RowReport) -> Iterator[Row]:
+    """Yield LLM rows by role, also those in the layout of NGCSE's authors: the sentence of an LLM
+    is below a number, which is higher for a closer one.
+    """
+    roles = {len(pattern) - 1: pattern[1:] for pattern in LLM_PATTERNS.values()}
 
-
-def by_role(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield LLM rows by role, also those in the layout of NGCSE's authors."""
     for line, row in rows:
-        if not isinstance(row, dict) or "anchor" in row or "sentence" not in row:
+        if not has_authors_layout(row):
             yield line, row
-        elif is_authors_row(row):
-            yield line, _sentences_by_role(row)
+        elif row["split"] != "aigen":
+            report.leave_out("plain sentence")
         else:
-            yield line, "plain sentence"
+            keys = sorted((key for key in row if key.isdecimal() and row[key]), key=int)
+            if len(keys) not in roles:
+                report.stop(
+                    line,
+                    f"{len(keys)} sentences under numbered keys; "
+                    "an LLM row has 3 (STS pattern) or 2 (NLI pattern)",
+                )
 
-
-def _sentences_by_role(row: Mapping[str, Any]) -> dict[str, Any] | DataError:
-    """Return the sentences of a row by role; the keys are numbers, higher for a closer one."""
-    numbers = sorted((key for key in row if key.isdecimal() and row[key]), key=int, reverse=True)
-    roles = {len(pattern) - 1: pattern[1:] for pattern in LLM_PATTERNS.values()}.get(len(numbers))
-    if roles is None:
-        return DataError(
-            f"{len(numbers)} sentences under numbered keys; "
-            "an LLM row has 3 (STS pattern) or 2 (NLI pattern)"
-        )
-
-    return {"anchor": row["sentence"]} | dict(zip(roles, map(row.get, numbers), strict=True))
+            sentences = zip(roles[len(keys)], map(row.get, reversed(keys)), strict=True)
+            yield line, {"anchor": row["sentence"], **dict(sentences)}
 
 
 # Lines -------------------------------------------------------------------------------------------
 
 
 def read_lines(
-    lines: Iterable[str], cells: Sequence[str], *, blank: str = "", pattern: str = ""
+    lines: Iterable[str],
+    report: RowReport,
+    *,
+    cell: str = "text",
+    blank: str = "",
+    pattern: str = "",
 ) -> Iterator[Row]:
     """Yield one cell per line, or the groups of ``pattern``; ``blank`` is the reason to leave out
     lines without a visible sign.
     """
-    fits = re.compile(pattern or f"(?P<{cells[0]}>.*)", re.DOTALL)
+    fits = re.compile(pattern or f"(?P<{cell}>.*)", re.DOTALL)
     numbered = _numbered(lines)
 
-    for line, content in numbered if blank else _without_end(numbered):
+    for line, content in numbered if blank else _without_end(numbered, _is_blank):
         match = fits.fullmatch(content.strip())
 
         if blank and not content.strip():
-            yield line, blank
+            report.leave_out(blank)
         elif match is None:
-            yield line, ValueError(f"{quoted(content)} is not of the form {pattern}")
+            report.bad(line, f"{quoted(content)} is not of the form {pattern}")
         else:
             yield line, match.groupdict()
 
@@ -262,35 +321,20 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         yield number, line.removesuffix("\n")
 
 
-def _without_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Leave out the empty lines at the end of a text, but not its first line."""
-    empty: list[tuple[int, str]] = []
-
-    for number, content in lines:
-        if number > 1 and not content.strip("\r"):
-            empty.append((number, content))
-        else:
-            yield from empty
-            empty.clear()
-            yield number, content
+def _is_blank(line: str) -> bool:
+    return not line.strip("\r")
 
 
-def _read_paragraphs(lines: Iterable[str], cells: Sequence[str]) -> Iterator[Row]:
+def _read_paragraphs(lines: Iterable[str], report: RowReport, *, cell: str) -> Iterator[Row]:
     """Yield the sentences of tokenised text, one paragraph per line, without headings."""
-    (name,) = cells
-
-    for line, row in read_lines(lines, cells, blank="blank line"):
-        if not isinstance(row, dict):
-            yield line, row
-            continue
-
-        paragraph = row[name]
+    for line, row in read_lines(lines, report, cell=cell, blank="blank line"):
+        paragraph = row[cell]
         marked = paragraph.startswith("= ") and paragraph.endswith(" =")
         if marked and paragraph.strip("= "):
-            yield line, "heading"
+            report.leave_out("heading")
         else:
             for sentence in split_sentences(paragraph):
-                yield line, {name: sentence}
+                yield line, {cell: sentence}
 
 
 _ENDS = frozenset(".?!")
@@ -344,28 +388,24 @@ _QUESTION = re.compile(
 )
 
 
-def _read_questions(lines: Iterable[str], cells: Sequence[str]) -> Iterator[Row]:
+def _read_questions(lines: Iterable[str], report: RowReport) -> Iterator[Row]:
     """Yield the pairs of LLMsKnow: a question with both sentences; the answer is the label."""
-    for line, row in read_delimited(lines):
-        if not isinstance(row, dict):
-            yield line, row
-            continue
-
+    for line, row in read_delimited(lines, report):
         question = row["Question"]
         match = _QUESTION.fullmatch(question.strip())
         # If the words in the middle occurred twice, it would be unclear where the premise ends.
         if match is None or question.count(_MIDDLE) > 1:
-            yield line, ValueError(f"the form of {quoted(question)} is not known")
+            report.bad(line, f"the form of {quoted(question)} is not known")
         else:
             yield line, row | match.groupdict()
 
 
-def _read_impscore(lines: Iterable[str], cells: Sequence[str]) -> Iterator[Row]:
+def _read_impscore(lines: Iterable[str], report: RowReport) -> Iterator[Row]:
     """Yield ImpScore's rows; the cell ``split`` names the split that a row is drawn for."""
-    rows = list(read_delimited(lines))
+    rows = list(read_delimited(lines, report))
 
     for (line, row), split in zip(rows, drawn_splits(len(rows)), strict=True):
-        yield line, row | {"split": split} if isinstance(row, dict) else row
+        yield line, row | {"split": split}
 
 
 def drawn_splits(rows: int) -> list[str]:
@@ -396,7 +436,7 @@ READERS: Mapping[str, Callable[..., Iterator[Row]]] = {
     "tsv": functools.partial(read_delimited, delimiter="\t", quotes=False),
     "quoted_tsv": functools.partial(read_delimited, delimiter="\t"),
     "json": read_json_lines,
-    "llm": lambda lines, cells: by_role(read_json_lines(lines, cells)),
+    "llm": lambda lines, report: by_role(read_json_lines(lines, report), report),
     "lines": read_lines,
     "paragraphs": _read_paragraphs,
     "questions": _read_questions,
