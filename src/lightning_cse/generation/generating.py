@@ -31,7 +31,7 @@ from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import Cosine
 from lightning_cse.generation.pattern import build_pattern, wrong_pattern
 from lightning_cse.generation.summary import Summary, shown_prompts, summarise
-from lightning_cse.generation.writing import Row, Writer
+from lightning_cse.generation.writing import Row, Writer, acceptance, account_of
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
 from lightning_cse.runs.hashing import generation_key, portable
 
@@ -129,13 +129,13 @@ class Generation:
             with self.run.lock():
                 self.run.start(OmegaConf.to_yaml(self.cfg, resolve=True), self.key)
                 started = _now()
-                counts = self._write_rows()
-                write_provenance(self.rows, self._provenance(counts, started))
+                complete, given_up = self._write_rows()
+                write_provenance(self.rows, self._provenance(complete, given_up, started))
 
         return read_provenance(self.rows) or {}
 
-    def _write_rows(self) -> dict[str, int]:
-        """Write rows and given-up sentences in the order of drawing, and return their numbers."""
+    def _write_rows(self) -> tuple[list[Row], list[Row]]:
+        """Write and return the rows and the given-up sentences, in the order of drawing."""
         complete: list[Row] = []
         given_up: list[Row] = []
         lost = Counter[str]()
@@ -178,19 +178,17 @@ class Generation:
             lines = [json.dumps(line, ensure_ascii=False) for line in cells]
             runs.write_atomic(path, "".join(f"{line}\n" for line in lines))
 
-        return {"complete": len(complete), "given_up": len(given_up)}
+        return complete, given_up
 
-    def _provenance(self, counts: Mapping[str, int], started: str) -> dict[str, Any]:
+    def _provenance(
+        self, complete: Sequence[Row], given_up: Sequence[Row], started: str
+    ) -> dict[str, Any]:
         pattern = self.pattern
         endpoint = self.llm.endpoint
         form = self.llm.calls.form
-        replies = self.writer.replies
-        roles = {}
-
-        for role, replies_of in self.writer.roles.items():
-            rejected = {reason: count for reason, count in replies_of.most_common() if reason}
-            accepted = replies_of[None]
-            roles[role] = {"asked": replies_of.total(), "accepted": accepted, "rejected": rejected}
+        rows = [*complete, *given_up]
+        replies = account_of(rows)
+        counts = {"complete": len(complete), "given_up": len(given_up)}
 
         return {
             "model": endpoint.model,
@@ -210,7 +208,7 @@ class Generation:
             "parameters": self.llm.parameters,
             "seed": self.cfg.seed,
             "sources": {"data": self.digests, "sentences": len(self.sentences)},
-            "acceptance": {"sources": counts, "roles": roles},
+            "acceptance": {"sources": counts, "roles": acceptance(pattern, rows)},
             "tokens": {"prompt": replies.prompt_tokens, "completion": replies.completion_tokens},
             "cost": replies.cost(endpoint.price),
             "time": {"started": started, "finished": _now()},

@@ -126,15 +126,15 @@ class Summary:
         names = [role if role in replies else score_name(role) for role in self.roles]
         pairs = dict(zip(names, zip(self.written, self.pattern, strict=True), strict=True))
         rows = {}
-        for role, counts in replies.items():
+        for name, counts in replies.items():
             rejected = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
-            row = {"replies": f"{counts['asked']:,}", "accepted": f"{counts['accepted']:,}"}
-            for measure in ("mer", "cosine"):
-                values = [getattr(measured, measure) for measured in pairs.get(role, ())]
-                means = [f"{np.mean(column):.3f}" if len(column) else "-" for column in values]
-                row[f"{measure} (pattern)"] = "{} ({})".format(*means) if means else ""
-
-            rows[role] = row | {"rejected": ", ".join(rejected)}
+            rows[name] = {
+                "replies": f"{counts['asked']:,}",
+                "accepted": f"{counts['accepted']:,}",
+                "mer (pattern)": _means([measured.mer for measured in pairs.get(name, ())]),
+                "cosine (pattern)": _means([measured.cosine for measured in pairs.get(name, ())]),
+                "rejected": ", ".join(rejected),
+            }
 
         sources = provenance["acceptance"]["sources"]
 
@@ -143,6 +143,13 @@ class Summary:
             f"rows: {sources['complete']:,}, {sources['given_up']:,} given up; "
             f"tokens: {sum(provenance['tokens'].values()):,}; cost: {dollars(provenance['cost'])}"
         )
+
+
+def _means(columns: Sequence[Sequence[float]]) -> str:
+    """Return the means of written and pattern's pairs as a cell; nothing of scores."""
+    means = [f"{np.mean(column):.3f}" if len(column) else "-" for column in columns]
+
+    return "{} ({})".format(*means) if means else ""
 
 
 def summarise(

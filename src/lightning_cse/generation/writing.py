@@ -1,10 +1,9 @@
 """Have a language model write rows by a pattern; rejected replies are asked for again."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from lightning_cse.generation.filters import Cosine, judge, read_score
 from lightning_cse.generation.pattern import ANCHOR, SOURCE, Pattern, Role
@@ -33,22 +32,42 @@ def score_name(role: str) -> str:
     return f"{role} score"
 
 
+class Judged(NamedTuple):
+    """What came back for a role or its score, with the reason to reject it, None if accepted."""
+
+    name: str
+    outcome: Reply | Failure
+    reason: str | None
+
+
 @dataclass
 class Row:
     """The sentences that were written for the anchor at a position in the order of drawing.
 
-    ``sentences`` are by role, and so are ``scores``, of their pairs with the anchor; ``rejected``
-    has the role, reason and text of each rejected reply. ``lost`` is why a request has no reply, if
-    asking again may bring one.
+    ``sentences`` are by role, and so are ``scores``, of their pairs with the anchor. ``lost`` is
+    why a request has no reply, if asking again may bring one.
     """
 
     position: int
     anchor: str
     sentences: dict[str, str] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
-    rejected: list[dict[str, str]] = field(default_factory=list)
+    replies: list[Judged] = field(default_factory=list)
     lost: str | None = None
     complete: bool = False
+
+    @property
+    def rejected(self) -> list[dict[str, str]]:
+        """The role, reason and text of each rejected reply."""
+        return [
+            {
+                "role": name,
+                "reason": reason,
+                "text": outcome.text if isinstance(outcome, Reply) else outcome.reason,
+            }
+            for name, outcome, reason in self.replies
+            if reason
+        ]
 
     def lines(self, pattern: Pattern) -> list[dict[str, Any]]:
         """Return the row as it is written to a file, a line or, with scores, one for each pair; a
@@ -79,10 +98,8 @@ class Row:
 class Writer:
     """Writes rows by a pattern, with at most ``samples`` replies for each role and score.
 
-    ``data_roles`` has the sentences of the data's roles, by the source. ``roles`` counts the
-    replies of each role, and of each score, by the reason to reject them, None for those accepted;
-    ``replies`` is the account of all replies, as if none had been in the cache. In a pattern with
-    scores, a role without an accepted reply is left out, and the row is complete with any pair.
+    ``data_roles`` has the sentences of the data's roles, by the source. In a pattern with scores, a
+    role without an accepted reply is left out, and the row is complete with any pair.
 
     Source: NGCSE, similarity pattern simulation. Differs: the authors' code has no filters, and
     takes every reply.
@@ -93,13 +110,6 @@ class Writer:
     samples: int
     cosine: Cosine | None
     data_roles: Mapping[str, Mapping[str, str]]
-    replies: Account = field(default_factory=Account)
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()  # rows are written by several threads
-        names = [role.name for role in self.pattern.roles]
-        names += map(score_name, self.pattern.asked)
-        self.roles = {name: Counter[str | None]() for name in names}
 
     def request(self, role: Role, sentence: str, sample: int = 0) -> Request:
         """Return the request for a role, given the sentence that it is made from.
@@ -137,12 +147,14 @@ class Writer:
         row.sentences.update(self.data_roles.get(row.anchor, {}))
 
         for role in self.pattern.roles:
-            written = self._write_role(row, role)
-            if row.lost or not (written or self.pattern.scores):
+            self._write_role(row, role)
+            if row.lost or not (role.name in row.sentences or self.pattern.scores):
                 return row
 
         for name, score in self.pattern.scores.items():
-            self._score_role(row, name, score)
+            if name in row.sentences:
+                self._score_role(row, name, score)
+
             if row.lost:
                 return row
 
@@ -150,12 +162,12 @@ class Writer:
 
         return row
 
-    def _write_role(self, row: Row, role: Role) -> bool:
-        """Write the sentence of a role; return whether a reply was accepted."""
+    def _write_role(self, row: Row, role: Role) -> None:
+        """Write the sentence of a role, if a reply is accepted."""
         by_role = {SOURCE: row.anchor, **row.sentences}
         reference = by_role.get(role.reference)
         if reference is None:
-            return False
+            return
 
         sentence = self._asked(
             row,
@@ -166,26 +178,21 @@ class Writer:
         if sentence is not None:
             row.sentences[role.name] = sentence
 
-        return sentence is not None
-
     def _score_role(self, row: Row, name: str, score: float | Literal["asked"]) -> None:
-        """Set the score of the pair of the anchor and a role's sentence, if there is one."""
-        second = row.sentences.get(name)
-        if second is None:
-            return
+        """Set the score of the pair of the anchor and a role's sentence."""
+        value: float | None
+        if score == "asked":
+            value = self._asked(
+                row,
+                score_name(name),
+                lambda sample: self.score_request(row.anchor, row.sentences[name], sample),
+                read_score,
+            )
+        else:
+            value = score
 
-        if score != "asked":
-            row.scores[name] = score
-            return
-
-        read = self._asked(
-            row,
-            score_name(name),
-            lambda sample: self.score_request(row.anchor, second, sample),
-            read_score,
-        )
-        if read is not None:
-            row.scores[name] = read
+        if value is not None:
+            row.scores[name] = value
 
     def _asked(
         self,
@@ -196,27 +203,46 @@ class Writer:
     ) -> Value | None:
         """Return what is read from the first accepted of ``samples`` replies, or None."""
         for sample in range(self.samples):
-            reply = self.llm.reply(request(sample))
-            if isinstance(reply, Failure):
-                row.lost = None if reply.final else reply.reason
-                self._reject(row, name, "refused by the endpoint", reply.reason)
+            outcome = self.llm.reply(request(sample))
+            if isinstance(outcome, Failure):
+                row.lost = None if outcome.final else outcome.reason
+                row.replies.append(Judged(name, outcome, "refused by the endpoint"))
                 return None
 
-            value, reason = read(reply)
-            with self._lock:
-                self.replies.add(replace(reply, cached=False))
+            value, reason = read(outcome)
+            row.replies.append(Judged(name, outcome, reason))
             if reason is None:
-                self._count(name, None)
                 return value
-
-            self._reject(row, name, reason, reply.text)
 
         return None
 
-    def _reject(self, row: Row, name: str, reason: str, text: str) -> None:
-        self._count(name, reason)
-        row.rejected.append({"role": name, "reason": reason, "text": text})
 
-    def _count(self, name: str, reason: str | None) -> None:
-        with self._lock:
-            self.roles[name][reason] += 1
+def acceptance(pattern: Pattern, rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+    """Return the numbers of replies to rows, of each role and each score: ``asked``, ``accepted``,
+    and ``rejected`` by reason.
+    """
+    names = [role.name for role in pattern.roles]
+    reasons = {name: Counter[str | None]() for name in [*names, *map(score_name, pattern.asked)]}
+    for row in rows:
+        for name, _, reason in row.replies:
+            reasons[name][reason] += 1
+
+    return {
+        name: {
+            "asked": counts.total(),
+            "accepted": counts.pop(None, 0),
+            "rejected": dict(counts.most_common()),
+        }
+        for name, counts in reasons.items()
+    }
+
+
+def account_of(rows: Iterable[Row]) -> Account:
+    """Return the account of the replies to rows, as if none had been in the cache."""
+    account = Account()
+    for row in rows:
+        for _, outcome, _ in row.replies:
+            if isinstance(outcome, Reply):
+                account.add(replace(outcome, cached=False))
+
+    return account

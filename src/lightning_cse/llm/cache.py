@@ -2,16 +2,15 @@
 
 import hashlib
 import json
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import FileLock
 
 from lightning_cse.llm.requests import LLMError, Reply, Request
 
@@ -37,7 +36,6 @@ CREATE TABLE IF NOT EXISTS replies (
     endpoint TEXT,
     created TEXT
 );
-CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, claimer TEXT NOT NULL);
 """
 _SELECT = """
 SELECT text, finish_reason, served, prompt_tokens, completion_tokens, TRUE
@@ -48,16 +46,10 @@ _INSERT = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?
 
 @dataclass
 class ReplyCache:
-    """Replies by `Request.key` in one SQLite file, which processes may share.
-
-    Before a request is sent, its key is claimed, so that no other process sends it. A claim is
-    valid while its process holds a lock file beside the cache, which ends with the process.
-    """
+    """Replies by `Request.key` in one SQLite file, which processes may share."""
 
     path: Path
     _connection: sqlite3.Connection | None = None
-    _claimer: str = field(default_factory=lambda: secrets.token_hex(8))
-    _claimer_lock: BaseFileLock | None = None
     _threads: threading.RLock = field(default_factory=threading.RLock)
 
     def get(self, key: str) -> Reply | None:
@@ -67,43 +59,15 @@ class ReplyCache:
 
         return Reply(*row) if row else None
 
-    def claim(self, key: str) -> bool:
-        """Claim a key without a reply; return whether no other living process has claimed it."""
-        with self._open() as connection, connection:
-            if self._claimer_lock is None:
-                lock_file = self._lock_file(self._claimer)
-                lock = FileLock(lock_file, fallback_to_soft=False, thread_local=False)
-                lock.acquire()
-                self._claimer_lock = lock
+    def claim(self, key: str) -> FileLock:
+        """Return the lock to hold while the reply to a request is asked for.
 
-            connection.execute("BEGIN IMMEDIATE")
-            if connection.execute("SELECT 1 FROM replies WHERE key = ?", (key,)).fetchone():
-                return False
+        It ends with its process. Of 4,096 lock files, a request has that of its key's beginning.
+        """
+        return FileLock(self.path.parent / "locks" / key[:3], fallback_to_soft=False)
 
-            claimers = connection.execute("SELECT claimer FROM claims WHERE key = ?", (key,))
-            for (claimer,) in claimers.fetchall():
-                lock_file = self._lock_file(claimer)
-                if _is_held(lock_file):
-                    return False
-
-                lock_file.unlink(missing_ok=True)  # its process was killed
-
-            connection.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (key, self._claimer))
-
-        return True
-
-    def release(self, key: str) -> None:
-        """Give up a claim."""
-        with self._open() as connection, connection:
-            connection.execute(
-                "DELETE FROM claims WHERE key = ? AND claimer = ?", (key, self._claimer)
-            )
-
-    def _lock_file(self, claimer: str) -> Path:
-        return self.path.with_name(f"{self.path.name}.{claimer}.lock")
-
-    def put(self, key: str, model: str, request: Request, reply: Reply) -> Reply:
-        """Keep a reply, unless one is kept; return the kept one, with the tokens used now."""
+    def put(self, key: str, model: str, request: Request, reply: Reply) -> None:
+        """Keep a reply, unless one is kept."""
         *before, last = [json.dumps(message, ensure_ascii=False) for message in request.messages]
         shared = f"[{', '.join(before)}]"
         digest = hashlib.sha256(shared.encode()).hexdigest()
@@ -126,23 +90,12 @@ class ReplyCache:
             connection.execute("INSERT OR IGNORE INTO standing VALUES (?, ?)", (digest, shared))
             connection.execute(_INSERT, row)
 
-        return replace(
-            self.get(key) or reply,
-            prompt_tokens=reply.prompt_tokens,
-            completion_tokens=reply.completion_tokens,
-            cached=False,
-        )
-
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         if self._connection is not None:
             self._connection.close()
 
-        if self._claimer_lock is not None:
-            self._claimer_lock.release()
-            self._lock_file(self._claimer).unlink(missing_ok=True)
-
-        self._connection = self._claimer_lock = None
+        self._connection = None
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -163,12 +116,3 @@ class ReplyCache:
             ) from error
         finally:
             self._threads.release()
-
-
-def _is_held(lock_file: Path) -> bool:
-    """Whether a living process holds a lock."""
-    try:
-        with FileLock(lock_file, fallback_to_soft=False, blocking=False):
-            return False
-    except Timeout:
-        return True

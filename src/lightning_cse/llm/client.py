@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import islice
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Outcome = Reply | Failure
-
-POLLING = 0.2
-"""Seconds between two looks whether an equal request has a reply."""
 
 PATIENCE = 8.0
 """Seconds after which a log line names an endpoint that has not answered yet."""
@@ -58,28 +56,15 @@ class LLM:
         A request that is being asked, by this process or another, is waited for.
         """
         key = request.key(self.endpoint.model)
-        outcome: Outcome | None
-
-        while (outcome := self.cache.get(key)) is None:
-            if self.cache.claim(key):
-                outcome = self._ask(key, request)
-                break
-
-            self.calls.pause(POLLING)
+        outcome: Outcome | None = self.cache.get(key)
+        if outcome is None:
+            with self.cache.claim(key).acquire(cancel_check=self.calls.stopping.is_set):
+                outcome = self.cache.get(key) or self.calls.call(request)
+                if isinstance(outcome, Reply) and not outcome.cached:
+                    self.cache.put(key, self.endpoint.model, request, outcome)
 
         with self._lock:
             self.account.add(outcome)
-
-        return outcome
-
-    def _ask(self, key: str, request: Request) -> Outcome:
-        """Ask for the reply to a claimed request, and keep it."""
-        try:
-            outcome = self.calls.call(request)
-            if isinstance(outcome, Reply):
-                outcome = self.cache.put(key, self.endpoint.model, request, outcome)
-        finally:
-            self.cache.release(key)
 
         return outcome
 
@@ -91,43 +76,33 @@ class LLM:
         their replies; a signal during that wait aborts them.
         """
         source = iter(items)
-        results: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
-
-        def run(item: Item) -> None:
-            try:
-                results.put((work(item), None))
-            except BaseException as error:  # noqa: BLE001 - raised again where the results are read
-                results.put((None, error))
-
-        threads: list[threading.Thread] = []
+        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         running = 0
         self.calls.stopping.clear()
-        with closing(self.cache):
+        # A signal reaches the main thread alone, so it interrupts no call of the pool's threads.
+        with closing(self.cache), ThreadPool(self.endpoint.concurrency) as pool:
             try:
                 while True:
                     for item in islice(source, self.endpoint.concurrency - running):
-                        # A signal reaches the main thread alone, so it interrupts no call.
-                        thread = threading.Thread(target=run, args=(item,), daemon=True)
-                        threads = [*filter(threading.Thread.is_alive, threads), thread]
-                        thread.start()
+                        pool.apply_async(work, (item,), {}, results.put, results.put)
                         running += 1
 
                     if not running:
                         break
 
-                    result, error = self._next(results)
+                    result = self._next(results)
                     running -= 1
-                    if error is not None:
-                        raise error
+                    if isinstance(result, BaseException):
+                        raise result
 
-                    yield result  # type: ignore[misc]
+                    yield result
             finally:
                 self.calls.stopping.set()
                 if running:
                     log.info("waiting for %d calls; Ctrl-C aborts them", running)
 
-                for thread in threads:
-                    thread.join()
+                pool.close()
+                pool.join()
 
     def _next(self, results: "queue.SimpleQueue[Item]") -> Item:
         """Return the next result, with a warning if the endpoint never answered so far."""

@@ -1,5 +1,7 @@
 """Servers, and what is to be generated from them."""
 
+import json
+
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -14,23 +16,21 @@ from lightning_cse.paths import conf_dir
 @pytest.fixture
 def generation(tmp_path):
     """What is to be generated for the sample corpus; runs and caches of a test are in its
-    folder.
+    folder. Of two overrides of a key, the later one counts.
     """
 
-    def made(server, *overrides, data="wiki"):
-        line = [
+    def make(server, *overrides, data="wiki"):
+        words = [
             *("n=6", "encoder=tiny", "corpora=sample", "+pattern=sts", "paths=sample"),
             f"paths.runs_dir={tmp_path}/runs",
             f"paths.cache_dir={tmp_path}/cache",
             f"data={data}",
             f"llm.base_url={server.url if server else 'http://localhost:1/v1'}",
             "llm.model=m",
+            *overrides,
         ]
-        replaced = {override.lstrip("+").partition("=")[0] for override in overrides}
-        line = [
-            override for override in line if override.lstrip("+").partition("=")[0] not in replaced
-        ]
-        line += overrides
+        by_key = {word.lstrip("+").partition("=")[0]: word for word in words}
+        line = list(by_key.values())
         register()
         GlobalHydra.instance().clear()
 
@@ -39,6 +39,12 @@ def generation(tmp_path):
 
         check(cfg)
 
-        return Generation(cfg, data, line)
+        return Generation(cfg, by_key["data"].removeprefix("data="), line)
 
-    return made
+    return make
+
+
+@pytest.fixture
+def lines():
+    """Read a file of JSON lines."""
+    return lambda path: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

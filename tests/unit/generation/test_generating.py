@@ -47,10 +47,6 @@ def serve(serve):
     return lambda answer=answer, **named: serve(answer, **named)
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def own(path, numbers):
     sentences = [f"Sentence number {number} of this file is short.\n" for number in numbers]
     path.write_text("".join(sentences))
@@ -58,7 +54,7 @@ def own(path, numbers):
 
 
 @pytest.mark.parametrize("reference", ["positive", "source"])
-def test_rows_in_the_order_of_drawing(serve, generation, reference):
+def test_rows_in_the_order_of_drawing(serve, generation, reference, lines):
     def slow(body):
         time.sleep(0.05 * (prompt(body) == writing.sentences[0]))  # the first comes last
         return json.dumps({"sentence": answer(body)})
@@ -114,7 +110,7 @@ def test_rejected_reply_is_sampled_again(serve, generation):
     assert len(server.calls) == 24  # rejected replies are kept too
 
 
-def test_given_up_sentences_are_listed_and_replaced(serve, generation):
+def test_given_up_sentences_are_listed_and_replaced(serve, generation, lines):
     bad = set(generation(None).sentences[:8:3])
 
     def refuses(body):
@@ -134,7 +130,7 @@ def test_given_up_sentences_are_listed_and_replaced(serve, generation):
         assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 3}
 
 
-def test_dead_endpoint_loses_no_reply(serve, generation):
+def test_dead_endpoint_loses_no_reply(serve, generation, lines):
     uninterrupted = generation(serve(), "llm.model=other")
     uninterrupted.write()
     server = serve(seconds=0.005)
@@ -240,7 +236,7 @@ def test_faults(generation, overrides, fault):
         generation(None, *overrides)
 
 
-def test_negatives_of_the_same_meaning_are_rejected(serve, generation):
+def test_negatives_of_the_same_meaning_are_rejected(serve, generation, lines):
     close = {}
 
     def answer_or_echo(body):
@@ -262,41 +258,37 @@ def test_negatives_of_the_same_meaning_are_rejected(serve, generation):
     assert writing.run.path != generation(None, "pattern.reference=source").run.path
 
 
-def test_show_prompts_sends_nothing(serve, generation):
-    server = serve()
-    writing = generation(server, "show_prompts=true", data="nli")
-    printed = "\n".join(shown_prompts(writing.writer, writing.sentences[: writing.wanted]))
-
-    assert server.calls == []
-    assert "calls: 18" in printed
-
-    writing.write()
-    sent = {message["content"] for call in server.calls for message in call.body["messages"][:-1]}
-
-    assert len(sent) == 3
-    assert all(text in printed for text in {*sent, writing.sentences[0]})
-
-    nameless = generation(None, "show_prompts=true", "llm.model=null")
-
-    assert nameless.llm.endpoint.model == "(llm.model is not set)"
-
-
 @pytest.mark.parametrize(
-    ("data", "overrides", "experiment", "corpus"),
+    ("data", "pattern", "calls", "command"),
     [
-        ("nli", ["+pattern=nli"], "nli_nli", "nli_train"),
-        ("file", ["data.train=wiki_split/dev"], "wiki_sts_ht", "ngcse_wiki"),
+        ("nli", "nli", 12, "ngcse_nli_nli corpora.nli_train data.watched_in corpora.llm_nli_nli"),
+        (
+            "file",
+            "sts",
+            18,
+            "ngcse_wiki_sts_ht corpora.ngcse_wiki data.watched_in corpora.llm_wiki_sts",
+        ),
+        ("stsb_pairs", "dino", 18, "dino data.train"),
+        ("stsb_pairs", "claif", 108, "claif data.train"),
+        ("nli", "clhaif", 6, "clhaif data.train"),
     ],
 )
-def test_training_command(generation, data, overrides, experiment, corpus):
-    writing = generation(None, *overrides, data=data)
-    *_, command = "".join(writing.conclusion()).splitlines()
-    words = shlex.split(command)
+def test_shown_prompts_and_the_training_command(generation, data, pattern, calls, command):
+    train = ["data.train=wiki_split/dev"] if data == "file" else []
+    writing = generation(
+        None, f"+pattern={pattern}", "llm.model=null", "show_prompts=true", *train, data=data
+    )
+    printed = "\n".join(shown_prompts(writing.writer, writing.sentences[: writing.wanted]))
+    assert f"calls: {calls}," in printed
+    texts = [writing.sentences[0], *(role.system for role in writing.pattern.roles)]
+    assert all(text in printed for text in texts)
 
-    assert words[:4] == ["python", "-m", "lightning_cse.train", f"+experiment=ngcse_{experiment}"]
+    words = shlex.split("".join(writing.conclusion()).splitlines()[-1])
+    experiment, *keys = command.split()
+    assert words[:4] == ["python", "-m", "lightning_cse.train", f"+experiment={experiment}"]
     assert words[4:6] == ["corpora=sample", "paths=sample"]
-    assert words[6].startswith(f"corpora.{corpus}=[")
-    assert words[7] == f"data.watched_in=[{writing.rows}]"
+    assert [word.partition("=")[0] for word in words[6:]] == keys
+    assert words[-1].endswith(f"=[{writing.rows}]")
 
     config_check.check(compose_run("train", ordered(words[3:])), "train")
 

@@ -3,19 +3,16 @@
 import json
 import math
 import re
-import shlex
 from collections import Counter
 
 import pytest
 from llm_server import prompt
-from omegaconf import OmegaConf
 
 from lightning_cse.data import read_files
 from lightning_cse.data.rows import names_of
 from lightning_cse.errors import ConfigError, DataError
 from lightning_cse.generation.filters import read_score
-from lightning_cse.generation.pattern import wrong_pattern
-from lightning_cse.generation.summary import shown_prompts, summarise
+from lightning_cse.generation.summary import summarise
 from lightning_cse.generation.text import MASK, mask_words
 from lightning_cse.llm import LLMError, Reply
 
@@ -49,28 +46,20 @@ def filled(body):
     return f"{words.replace(MASK, 'thing').rstrip('.')} now."
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def test_dino_writes_a_pair_for_each_degree(serve, generation):
+def test_dino_writes_a_pair_for_each_degree(serve, generation, lines):
     server = serve(second)
     writing = generation(server, "+pattern=dino", data="stsb_pairs")
     provenance = writing.write()
     rows = lines(writing.rows)
+    scores = {"positive": 1.0, "intermediate": 0.5, "negative": 0.0}
 
     assert [(row["sentence1"], row["score"]) for row in rows] == [
-        (sentence, score) for sentence in writing.sentences[:6] for score in (1.0, 0.5, 0.0)
+        (sentence, score) for sentence in writing.sentences[:6] for score in scores.values()
     ]
     assert all(row["sentence2"].startswith(f"Of degree {row['score']}") for row in rows)
     assert provenance["rows"]["count"] == len(server.calls) == 18
-    assert provenance["pattern"]["scores"] == {
-        "positive": 1.0,
-        "intermediate": 0.5,
-        "negative": 0.0,
-    }
+    assert provenance["pattern"]["scores"] == scores
     assert generation(server, "+pattern=dino", data="stsb_pairs").write() == provenance
-    assert len(server.calls) == 18
 
     table = read_files(str(writing.rows), key="data.train")
     assert names_of(table) == ["sentence1", "sentence2", "score"]
@@ -81,9 +70,8 @@ def test_dino_writes_a_pair_for_each_degree(serve, generation):
     assert lines(more.rows)[:18] == rows
 
 
-def test_pair_without_an_accepted_reply_is_left_out(serve, generation):
-    writing = generation(None, "+pattern=dino", data="stsb_pairs")
-    first, bad = writing.sentences[:2]
+def test_pair_without_an_accepted_reply_is_left_out(serve, generation, lines):
+    first, bad, *good = generation(None, "+pattern=dino", data="stsb_pairs").sentences[:7]
 
     def refuses(body):
         refused = first in prompt(body) and degree(body) == 0.5
@@ -91,26 +79,15 @@ def test_pair_without_an_accepted_reply_is_left_out(serve, generation):
 
     writing = generation(serve(refuses), "+pattern=dino", "samples=2", data="stsb_pairs")
     provenance = writing.write()
-    rows = lines(writing.rows)
-
-    assert Counter(row["sentence1"] for row in rows) == {
-        sentence: 2 if sentence == first else 3
-        for sentence in writing.sentences[:7]
-        if sentence != bad
-    }
+    pairs = Counter(row["sentence1"] for row in lines(writing.rows))
     (given_up,) = lines(writing.given_up)
-    assert given_up["anchor"] == bad
-    assert len(given_up["rejected"]) == 6
+
+    assert pairs == {first: 2, **dict.fromkeys(good, 3)}
+    assert (given_up["anchor"], len(given_up["rejected"])) == (bad, 6)
     assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 1}
 
 
-def test_a_score_that_is_asked_for_says_so():
-    node = {"scores": {"positive": None}, "scoring": {"task": "a", "rule": "b", "message": "c"}}
-    faults = [fault for fault in wrong_pattern(node) if fault.startswith("pattern.scores")]
-    assert any("'asked'" in fault for fault in faults)
-
-
-def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
+def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation, lines):
     server = serve(filled)
     server.plan = lambda body, _: "error" if sum(server.answered.values()) >= 13 else None
     overrides = ("+pattern=claif", "n=3", "samples=1", "llm.retries=0")
@@ -125,56 +102,35 @@ def test_claif_fills_masks_then_asks_for_scores_and_resumes(serve, generation):
     writing = generation(server, *overrides, data="stsb_pairs")
     provenance = writing.write()
     rows = lines(writing.rows)
-    questions = Counter(
-        call.body["messages"][-1]["content"] for call in server.calls if not call.fault
-    )
+    bodies = [call.body for call in server.calls if not call.fault]
 
-    assert max(questions.values()) == 1
+    assert max(Counter(map(prompt, bodies)).values()) == 1
     assert writing.run.path == first.run.path
     assert {row["score"] for row in rows} == {0.75}
-    assert set(provenance["pattern"]["scores"].values()) == {"asked"}
     assert {row["role"] for row in rows} >= {"masked_0", "masked_40", "masked_80"}
     assert provenance["acceptance"]["roles"]["masked_0 score"]["accepted"] == 3
-    scored = [prompt(call.body) for call in server.calls if is_score(call.body) and not call.fault]
     pairs = {f"Sentence 1: {row['sentence1']}\nSentence 2: {row['sentence2']}" for row in rows}
-    assert pairs == set(scored)
-    schemas = {
-        (*call.body["response_format"]["json_schema"]["schema"]["properties"], is_score(call.body))
-        for call in server.calls
-        if "response_format" in call.body
-    }
-    assert schemas <= {("sentence", False), ("score", True)}
+    assert pairs == {prompt(body) for body in bodies if is_score(body)}
+    for body in bodies:
+        (key,) = body["response_format"]["json_schema"]["schema"]["properties"]
+        assert key == ("score" if is_score(body) else "sentence")
 
 
-def test_clhaif_scores_the_given_pairs(serve, generation):
+def test_clhaif_scores_the_given_pairs(serve, generation, lines):
     server = serve(lambda body: json.dumps({"score": 0.25}))
     writing = generation(server, "+pattern=clhaif", data="nli")
     provenance = writing.write()
     rows = lines(writing.rows)
 
-    assert [list(row) for row in rows] == [["anchor", "positive", "negative", "score"]] * 6
     assert [row["anchor"] for row in rows] == writing.sentences[:6]
     assert all(writing.data_roles[row["anchor"]]["positive"] == row["positive"] for row in rows)
-    assert all(row["score"] == 0.25 for row in rows)
+    assert {(*row, row["score"]) for row in rows} == {
+        ("anchor", "positive", "negative", "score", 0.25)
+    }
     assert len(server.calls) == 6
 
     summary = summarise(writing.pattern, writing.rows, None, most=10, seed=0)
-    numbers = summary.metrics(provenance)
-    assert numbers["generate/positive/accepted"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("pattern", "data", "calls"),
-    [("dino", "stsb_pairs", 18), ("claif", "stsb_pairs", 108), ("clhaif", "nli", 6)],
-)
-def test_shown_prompts_and_the_training_command(generation, pattern, data, calls):
-    writing = generation(None, f"+pattern={pattern}", data=data)
-    printed = "\n".join(shown_prompts(writing.writer, writing.sentences[: writing.wanted]))
-    assert f"calls: {calls}," in printed
-
-    words = shlex.split("".join(writing.conclusion()).splitlines()[-1])
-    assert words[3] == f"+experiment={pattern}"
-    assert words[-1] == f"data.train=[{writing.rows}]"
+    assert summary.metrics(provenance)["generate/positive/accepted"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -193,19 +149,15 @@ def test_shown_prompts_and_the_training_command(generation, pattern, data, calls
         ('Here it is: {"score": "0.45"}', 0.45),
         ('{"score": 0.3', "no score"),
         ('{"score": [0.3]}', "no score"),
-        ('{"score": true}', "no score"),
         ('{"score": 1e-05}', "no score"),
         ("<think>It may be 0.3", "no score"),
         ("1.5", "score not from 0 to 1"),
-        ("85", "score not from 0 to 1"),
         ("85%", "no score"),
         ("4/5", "no score"),
-        ("0.8 / 1", "no score"),
         ("1 out of 5", "no score"),
         ("0,8", "no score"),
         ("-0.5", "no score"),
         ("0.3-0.4", "no score"),
-        ("Sentence 1 is about dogs", "no score"),
         ("They are 0.4 alike", "no score"),
         ("", "no score"),
         ("I'm sorry, but I can't help with that.", "refused"),
@@ -221,68 +173,33 @@ def test_scores_are_read_from_replies(reply, expected):
 def test_share_of_the_words_is_masked(share):
     words = SENTENCE.split()
     draws = [mask_words(SENTENCE, share, seed) for seed in range(40)]
-    counts = [text.split().count(MASK) for text in draws]
     merged = [text for text in draws if f"{MASK} {MASK}" not in text]
 
-    assert max(counts) == math.ceil(share * len(words))
-    assert all(
-        [word for word in text.split() if word != MASK]
-        == [word for word in words if word in text.split()]
-        for text in draws
-    )
+    assert max(text.split().count(MASK) for text in draws) == math.ceil(share * len(words))
+    for text in draws:
+        left = [word for word in text.split() if word != MASK]
+        assert left == [word for word in words if word in left]
+
     assert len({*draws}) > 5 or share == 1.0
     assert len(merged) >= 8
     assert mask_words(SENTENCE, share, 3) == draws[3]
-
-
-def test_mask_that_is_left_is_rejected(serve, generation):
-    writing = generation(
-        serve(lambda body: "0.5" if is_score(body) else prompt(body)),
-        "+pattern=claif",
-        "n=2",
-        "samples=1",
-        "pattern.roles.0.message='{sentence} again'",
-        data="stsb_pairs",
-    )
-    provenance = writing.write()
-    rejected = {
-        role: counts["rejected"] for role, counts in provenance["acceptance"]["roles"].items()
-    }
-
-    assert rejected["masked_50"] == {"mask left": 2}
-    assert {row["role"] for row in lines(writing.rows)} == {"masked_0"}
 
 
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
         (["pattern.scores.positive=2"], "pattern.scores.positive"),
+        (["pattern.scores.positive=null"], "'asked'"),
         (["pattern.scores.positive=asked"], "scoring: says how the model is asked"),
+        (["+pattern.scores.other=1"], "scores: 'other' must be one of"),
+        (["+pattern.given=[same]"], "rows of given sentences have one score"),
         (["pattern.roles.0.message=Sentence"], "must have the placeholder {sentence}"),
         (["pattern.roles.0.message='{sentence} {other}'"], "unknown placeholder 'other'"),
+        (["+pattern.roles.0.masked=0"], "pattern.roles.0.masked: Input should be greater than 0"),
         (["pattern.roles=[]", "pattern.scores=null"], "pattern.scores"),
+        (["+pattern=clhaif", "data=wiki"], "no column 'positive'"),
     ],
 )
 def test_faults(generation, overrides, fault):
-    with pytest.raises(ConfigError, match=re.escape(fault)):
-        generation(None, "+pattern=dino", *overrides, data="stsb_pairs")
-
-
-def test_faults_of_further_keys(generation):
-    cfg = generation(None, "+pattern=dino", data="stsb_pairs").cfg
-    node = OmegaConf.to_container(cfg, resolve=True)["pattern"]
-    roles = [{**node["roles"][0], "masked": 0}, *node["roles"][1:]]
-
-    (fault,) = wrong_pattern(node | {"scores": {"other": 1}})
-    assert "scores: 'other' must be one of" in fault
-
-    (fault,) = wrong_pattern(node | {"given": ["same"]})
-    assert "rows of given sentences have one score" in fault
-
-    (fault,) = wrong_pattern(node | {"roles": roles})
-    assert fault.startswith("pattern.roles.0.masked: Input should be greater than 0")
-
-
-def test_given_roles_that_the_data_lacks(generation):
-    with pytest.raises(DataError, match="no column 'positive'"):
-        generation(None, "+pattern=clhaif", data="wiki")
+    with pytest.raises((ConfigError, DataError), match=re.escape(fault)):
+        generation(None, "+pattern=dino", "data=stsb_pairs", *overrides)

@@ -28,11 +28,9 @@ def path(tmp_path):
 def test_round_trip_of_a_reply(path):
     cache, key = ReplyCache(path), REQUEST.key("m")
     assert cache.get(key) is None
-    assert cache.put(key, "m", REQUEST, REPLY) == REPLY
+    cache.put(key, "m", REQUEST, REPLY)
     assert ReplyCache(path).get(key) == replace(REPLY, cached=True), "for another process"
-    later = Reply("second", "length", "m-2", 2, 2)
-    first_reply = replace(REPLY, prompt_tokens=2, completion_tokens=2)
-    assert cache.put(key, "m", REQUEST, later) == first_reply
+    cache.put(key, "m", REQUEST, Reply("second", "length", "m-2", 2, 2))
     cache.close()
     assert cache.get(key) == replace(REPLY, cached=True)
 
@@ -58,18 +56,23 @@ def test_requests_are_kept_and_shared_messages_stored_once(path):
 
 
 SCRIPT = """
-import sys
+import os, signal, sys
 from pathlib import Path
 from lightning_cse.llm import Reply, Request
 from lightning_cse.llm.cache import ReplyCache
 cache = ReplyCache(Path(sys.argv[1]))
 input()
-for k in range(40):
-    print(cache.put(str(k), 'm', Request((('user', ''),)), Reply(sys.argv[2], 'stop')).text)
+for key in map(str, range(40)):
+    with cache.claim(key):
+        if cache.get(key) is None:
+            if sys.argv[2] == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            print(key)
+            cache.put(key, "m", Request((("user", ""),)), Reply("yes", "stop"))
 """
 
 
-def test_processes_share_one_file(path):
+def test_processes_with_one_cache_claim_each_key_once_also_if_one_is_killed(path):
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(path), name],
@@ -77,65 +80,15 @@ def test_processes_share_one_file(path):
             stdout=subprocess.PIPE,
             text=True,
         )
-        for name in "abc"
+        for name in ("first", "second", "killed")
     ]
     for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()
 
-    first, *later = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    assert len(first) == 40
-    assert later == [first, first]
-
-
-def test_a_claim_excludes_others_until_it_is_released_or_its_cache_closed(path):
-    first, second = ReplyCache(path), ReplyCache(path)
-    assert first.claim("a")
-    assert not second.claim("a")
-    assert second.claim("b")
-
-    first.release("a")
-    assert second.claim("a")
-    second.release("b")
-
-    first.claim("c")
-    first.close()
-    assert second.claim("c"), "its cache is closed"
-
-    second.put("a", "m", REQUEST, REPLY)
-    second.release("a")
-    assert not first.claim("a"), "it has a reply"
-
-    first.close()
-    second.close()
-    assert not list(path.parent.glob("*.sqlite.*.lock"))
-
-
-CLAIMING = """
-import sys
-from pathlib import Path
-from lightning_cse.llm.cache import ReplyCache
-cache = ReplyCache(Path(sys.argv[1]))
-print(cache.claim("a"), flush=True)
-input()
-"""
-
-
-def test_the_claim_of_a_killed_process_is_taken_over(path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLAIMING, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "True\n"
-    with closing(ReplyCache(path)) as cache:
-        assert not cache.claim("a"), "its process lives"
-        process.kill()
-        process.wait()
-        assert cache.claim("a")
-
-    assert not list(path.parent.glob("*.sqlite.*.lock"))
+    asked = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert sorted(map(int, [*asked[0], *asked[1]])) == list(range(40))
+    assert asked[2] == []
 
 
 def test_an_unusable_cache_file(path):
