@@ -1,4 +1,4 @@
-"""Where ``conf/``, ``experiments/``, encoders and kept models are."""
+"""Where ``conf/``, ``experiments/``, encoders, kept models and the sample corpora are."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ from lightning_cse.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parent
 _REPOSITORY = _PACKAGE.parents[1]
+SAMPLE_DIR = _PACKAGE / "data" / "sample"
+"""The folder of the sample corpora, as ``${sample_dir:}`` in a config."""
 
 
 def conf_dir() -> Path:

@@ -11,7 +11,7 @@ import pytest
 from oracles import save_tiny
 
 from lightning_cse.engine.load import load
-from lightning_cse.runs.hashing import portable
+from lightning_cse.runs.redaction import portable
 
 X = "+experiment=dualcse_cross"
 

@@ -16,7 +16,7 @@ from lightning_cse.data.declarations import CORPORA
 from lightning_cse.data.read import is_file
 from lightning_cse.engine.inference import SentenceModel
 from lightning_cse.paths import experiments_dir
-from lightning_cse.runs.hashing import portable
+from lightning_cse.runs.redaction import portable
 
 _LOCAL = re.compile(
     r"(?:(?<=[=\[,'\"])|^)(?:~|\.{0,2})/(?:[^\],'\"]*/)?"

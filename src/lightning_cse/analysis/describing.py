@@ -23,14 +23,15 @@ from lightning_cse.data.preparation import Tables, read_tables
 from lightning_cse.data.rows import check_column, digests_of, has
 from lightning_cse.data.split import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.build import automatic_reading, built, plain
+from lightning_cse.engine.automatic import encoder_values
+from lightning_cse.engine.build import built, plain
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel
 from lightning_cse.models.base import finite
 from lightning_cse.plots import save_figures
-from lightning_cse.runs.hashing import portable
 from lightning_cse.runs.machine import device_of
+from lightning_cse.runs.redaction import portable
 
 Described = tuple[dict[str, Any], list[Pairs]]
 """A data set's entry in ``summary.json``, and its pairs."""
@@ -77,9 +78,10 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         files |= about["data"]
 
     about_encoder = {"name": encoder.name, **encoder.digests}
-    resolved = automatic_reading(cfg, encoder)
+    resolved = encoder_values(cfg, encoder)
     options = plain(cfg) | {"draw": cfg.seed}
-    identity = runs.config_hash(options, data=files, encoder=about_encoder, resolved=resolved)
+    decisive = runs.decisive(options, data=files, encoder=about_encoder, resolved=resolved)
+    identity = runs.config_hash(decisive)
     folder = Path(cfg.paths.runs_dir).expanduser() / "describe"
     folder /= f"{name.replace('/', '_')}-{identity}"
     summary = {

@@ -23,8 +23,7 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
 from lightning_cse.config.own_data import add_test_sets, recipe_names, replace_values
 from lightning_cse.errors import ConfigError
-from lightning_cse.paths import conf_dir, encoder_name
-from lightning_cse.runs.hashing import SAMPLE_DIR
+from lightning_cse.paths import SAMPLE_DIR, conf_dir, encoder_name
 
 APPENDED = ("experiment", "profile", "adapter", "sweep", "debug")
 """The groups that no defaults list names, in the order in which they override each other."""

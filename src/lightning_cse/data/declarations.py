@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 from lightning_cse.data.columns import converters
 from lightning_cse.data.formats import READERS
 from lightning_cse.errors import ConfigError, DataError, did_you_mean, one_line
-from lightning_cse.paths import experiments_dir
-from lightning_cse.runs.hashing import SAMPLE_DIR
+from lightning_cse.paths import SAMPLE_DIR, experiments_dir
 
 DATA_DIR_VARIABLE = "LIGHTNING_CSE_DATA"
 DECLARATIONS = "corpora.yaml"

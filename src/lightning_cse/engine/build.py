@@ -1,6 +1,5 @@
 """Build the objects of a run from a checked config."""
 
-import copy
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,8 @@ import pytorch_lightning as pl
 import torch
 from datasets import Dataset
 from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # not theirs
 
@@ -21,12 +20,11 @@ from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.data.preparation import Tables
 from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.engine.automatic import encoder_values
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
 from lightning_cse.evaluation import HeldOutRetrieval, Task, check_parts
 from lightning_cse.evaluation.task import Answers
 from lightning_cse.methods import Method
-from lightning_cse.runs.hashing import PRECISIONS, Identity, identity
-from lightning_cse.runs.machine import has
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +45,12 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Parts:
-    """The objects of a run; ``left_out`` has the reason for each task that is not evaluated,
-    ``negatives`` the digest of the model that found negatives, by its key.
+    """The objects of a run.
 
-    The Trainer and the baselines are made when they are needed.
+    ``monitor`` is the dev score that chooses the best checkpoint, ``left_out`` has the reason for
+    each task that is not evaluated, and ``resolved`` what the config leaves open, by dotted key:
+    values of ``auto``, and digests of other models that are read. The Trainer and the baselines are
+    made when they are needed.
     """
 
     encoder: SentenceEncoder
@@ -58,9 +58,10 @@ class Parts:
     tasks: dict[str, Task]
     diagnostics: Diagnostics
     method: Method
+    monitor: str
     left_out: dict[str, str]
     callbacks: list[pl.Callback]
-    negatives: dict[str, str]
+    resolved: dict[str, Any]
     make_trainer: Callable[..., pl.Trainer]
     make_baselines: dict[str, Callable[[], Answers]]
 
@@ -76,50 +77,37 @@ class Parts:
 
         return digests
 
-
-def prepare(cfg: DictConfig) -> tuple[DictConfig, Parts, Identity]:
-    """Return a config with its automatic choices replaced, the objects of its run, and its name."""
-    requested = plain(cfg)
-    cfg, resolved = resolve_automatic(cfg)
-    pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    parts = build(cfg)
-    resolved |= automatic_reading(cfg, parts.encoder) | parts.negatives
-    if cfg.init_from is not None:
-        from lightning_cse.engine.initial import initialise  # reads runs
-
-        resolved["init_from"] = initialise(parts.method, str(cfg.init_from))
-
-    encoder = {"name": parts.encoder.name, **parts.encoder.digests}
-    config = plain(cfg)
-    named = identity(requested, config, data=parts.digests, encoder=encoder, resolved=resolved)
-
-    return cfg, parts, named
+    @property
+    def encoder_digests(self) -> dict[str, str]:
+        """The name of the encoder, and the digests of its files."""
+        return {"name": self.encoder.name, **self.encoder.digests}
 
 
 def build(cfg: DictConfig) -> Parts:
-    """Build encoder, method, data, tasks, callbacks and diagnostics of a config; a monitor ``auto``
-    is replaced by the first dev score.
-    """
-    _check_callbacks(cfg.callbacks)
+    """Build encoder, method, data, tasks, callbacks and diagnostics of a config."""
+    callbacks = _build_callbacks(cfg.callbacks)  # before data is read
     with torch.random.fork_rng():  # loading must not change the method's own initial weights
         encoder: SentenceEncoder = built(cfg.encoder, _convert_="all")
 
     method: Method = built(cfg.method, encoder=encoder)
     data = build_data(cfg, encoder, method)
-    negatives: dict[str, str] = {}
+    resolved = encoder_values(cfg, encoder)
     if data.settings.negatives is not None:
         from lightning_cse.engine.negatives import add_mined_negatives  # loads models
 
-        negatives = add_mined_negatives(data, method)
+        resolved |= add_mined_negatives(data, method)
 
     tasks, left_out = build_tasks(cfg.suite, (data.held_out, next(iter(method.pairs.values()))))
     left_out |= unsuited(tasks, method.model, type(method).__name__)
-    cfg.monitor = _checked_monitor(cfg.monitor, tasks, left_out)
-    callbacks = _build_callbacks(cfg.callbacks)
+    monitor = _checked_monitor(cfg.monitor, tasks, left_out)
     data.tasks = {**tasks}
     diagnostics = build_diagnostics(method, data, cfg.diag, cfg.paths.data_dir)
     data.watched_sentences = diagnostics.sentences()
     data.embeds_watched = not diagnostics.dropout
+    if cfg.init_from is not None:
+        from lightning_cse.engine.initial import initialise  # loads models
+
+        resolved["init_from"] = initialise(method, str(cfg.init_from))
 
     return Parts(
         encoder,
@@ -127,35 +115,28 @@ def build(cfg: DictConfig) -> Parts:
         tasks,
         diagnostics,
         method,
+        monitor,
         left_out,
         callbacks,
-        negatives,
+        resolved,
         make_trainer=partial(built, cfg.trainer, _convert_="all"),
         make_baselines={str(name): partial(built, node) for name, node in cfg.baselines.items()},
     )
 
 
-def _check_callbacks(nodes: DictConfig) -> None:
-    """Raise ConfigError for a callback that cannot work."""
-    for name, node in nodes.items():  # before data is read
-        target = get_object(node["_target_"]) if node is not None else None
-        for parent in getattr(target, "__mro__", ()):
-            if parent.__name__ in REFUSED and parent.__module__.startswith("pytorch_lightning"):
-                reason = REFUSED[parent.__name__]
-                raise ConfigError(
-                    [f"callbacks.{name!s}: {parent.__name__} cannot be used: {reason}"]
-                )
-
-
 def _build_callbacks(nodes: DictConfig) -> list[pl.Callback]:
-    """Build the callbacks of a config."""
+    """Build the callbacks of a config; raise ConfigError for one that cannot work."""
     callbacks = []
-    for name in map(str, nodes):
-        node = nodes[name]
+    for name, node in nodes.items():
         if node is None or (name == "early_stopping" and node.get("patience") is None):
             continue
 
         callback: pl.Callback = built(node)
+        for parent in type(callback).__mro__:
+            if parent.__name__ in REFUSED and parent.__module__.startswith("pytorch_lightning"):
+                fault = f"{parent.__name__} cannot be used: {REFUSED[parent.__name__]}"
+                raise ConfigError([f"callbacks.{name!s}: {fault}"])
+
         if isinstance(callback, WeightAveraging):
             # Averages of the encoder's positions, which are integers, would be rounded down.
             callback._use_buffers = False
@@ -217,68 +198,6 @@ def _checked_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[
         raise ConfigError([fault])
 
     return monitor
-
-
-def resolve_automatic(
-    cfg: DictConfig, *, under: str = "trainer"
-) -> tuple[DictConfig, dict[str, Any]]:
-    """Return a copy of a config with this machine's accelerator and precision in place of ``auto``,
-    and both values by dotted key.
-
-    ``under`` is the node that has them; an empty string means the top level.
-    """
-    node = cfg[under] if under else cfg
-    prefix = f"{under}." if under else ""
-    accelerator = str(node.accelerator)
-    if accelerator == "auto":
-        accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-
-    if not has(accelerator):
-        fault = f"accelerator: torch finds no {accelerator} on this machine; use auto"
-        raise ConfigError([prefix + fault])
-
-    on_gpu = accelerator in ("gpu", "cuda")
-    precision = PRECISIONS.get(str(node.precision), str(node.precision))
-    if precision == "auto":
-        precision = "bf16-mixed" if _has_fast_bfloat16(on_gpu) else "32-true"
-
-    if precision == "16-mixed" and not on_gpu:
-        raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
-
-    if isinstance(node.get("devices"), ListConfig) and not on_gpu:
-        fault = f"a list names GPUs, but the accelerator is {accelerator}; give a number"
-        raise ConfigError([f"{prefix}devices: {fault}"])
-
-    resolved = copy.deepcopy(cfg)
-    values = {f"{prefix}accelerator": accelerator, f"{prefix}precision": precision}
-    for key, value in values.items():
-        OmegaConf.update(resolved, key, value)
-
-    return resolved, values
-
-
-def _has_fast_bfloat16(on_gpu: bool) -> bool:
-    """Whether the hardware multiplies bfloat16 fast."""
-    if on_gpu:
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-
-    # The check of the CPU is private to torch; where it is missing, float32 is always right.
-    check = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-
-    return check is not None and bool(check())
-
-
-def automatic_reading(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return the values that the encoder's ``auto`` options resolved to, by dotted key."""
-    values = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
-    chosen: dict[str, Any] = {
-        key: value for key, value in values.items() if OmegaConf.select(cfg, key) == "auto"
-    }
-    # With its pooling, an encoder also has its folder's instructions.
-    if "encoder.pooling" in chosen and encoder.instructions:
-        chosen["encoder.instructions"] = encoder.instructions
-
-    return chosen
 
 
 def build_tasks(

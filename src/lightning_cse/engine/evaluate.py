@@ -16,13 +16,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
 from lightning_cse.config.compose import in_sweep, parse, task_overrides
-from lightning_cse.engine.build import build_tasks, plain, resolve_automatic, unsuited
+from lightning_cse.engine.automatic import machine_values
+from lightning_cse.engine.build import build_tasks, plain, unsuited
 from lightning_cse.engine.load import WITHOUT_ENCODER
 from lightning_cse.engine.subjects import Subject, open_subject, setting_faults
 from lightning_cse.errors import ConfigError, DataError, TaskError
 from lightning_cse.evaluation import Average, Task, keyed, summarize_tasks
-from lightning_cse.runs.hashing import evaluation_key, portable
+from lightning_cse.runs.keys import evaluation_key
 from lightning_cse.runs.machine import peak_memory
+from lightning_cse.runs.redaction import portable
 from lightning_cse.runs.table import print_run
 
 log = logging.getLogger(__name__)
@@ -55,23 +57,26 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     Each result is written before the next task begins, so an interrupted evaluation continues with
     the first missing task (``force=true`` starts again). Raises the same errors as `train`.
     """
+    if faults := list(setting_faults(cfg, overrides)):
+        raise ConfigError(faults)
+
     requested = plain(cfg)
-    cfg, resolved = _resolve(cfg, overrides)
+    cfg = copy.deepcopy(cfg)
+    if cfg.model in WITHOUT_ENCODER:
+        cfg.accelerator, cfg.precision = "cpu", "32-true"
+
+    cfg.update(machine_values(cfg))
     subject = open_subject(cfg)
     tasks, averages, left_out = _plan(cfg.suite, subject)
     data = dict(subject.data)
     for task in tasks.values():
         data |= task.digests
 
-    hashed: dict[str, Any] = {
-        "config": {"suite": plain(cfg.suite), "model": subject.options},
-        "data": data,
-        "encoder": subject.encoder,
-        "resolved": resolved,
-    }
+    settings = {"suite": plain(cfg.suite), "model": subject.options, "accelerator": cfg.accelerator}
+    decisive = runs.decisive(settings, data=data, encoder=subject.encoder)
     key = evaluation_key(requested, subject.record.get("key"))
     seed = int(subject.record.get("seed", 0))
-    folder = runs.Run(subject.root, suite, runs.config_hash(**hashed), seed)
+    folder = runs.Run(subject.root, suite, runs.config_hash(decisive), seed)
     leave_failed = in_sweep() and not cfg.retry_failed
     with folder.claim(force=cfg.force, leave_failed=leave_failed) as unfinished:
         if not unfinished:
@@ -94,27 +99,11 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "environment": runs.environment(),
                 "peak_memory_mib": peak_memory(),
                 "overrides": portable(overrides),
-                "decisive": runs.decisive(**hashed),
+                "decisive": decisive,
             }
         )
 
     return runs.Outcome("finished", str(folder.path))
-
-
-def _resolve(cfg: DictConfig, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, Any]]:
-    """Check a config, and return it without ``auto``, with the values that affect a result.
-
-    A model without an encoder computes on the CPU, in float32.
-    """
-    if faults := list(setting_faults(cfg, overrides)):
-        raise ConfigError(faults)
-
-    if cfg.model in WITHOUT_ENCODER:
-        cfg = copy.copy(cfg)
-        cfg.accelerator = "cpu"
-        cfg.precision = "32-true"
-
-    return resolve_automatic(cfg, under="")
 
 
 def _model_entries(cfg: DictConfig, subject: Subject) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from lightning_cse import runs
 from lightning_cse.callbacks import Interrupts
+from lightning_cse.callbacks.checkpoints import LAST
 from lightning_cse.config.check import devices
 from lightning_cse.devices import from_all, is_lost
 from lightning_cse.errors import ConfigError, TrainingError, one_line
@@ -193,12 +194,33 @@ def lost_process(interrupts: Interrupts) -> Iterator[None]:
         ) from error
 
 
-def agree(folder: runs.Run, start: Start | None = None) -> Start:
-    """Return where the first process starts, which alone passes it; the processes have met.
+@contextlib.contextmanager
+def claimed(
+    folder: runs.Run, processes: Processes, *, force: bool, leave_failed: bool
+) -> Iterator[Start]:
+    """Yield where a run starts, in every process; the first one holds the lock of its folder, as
+    `Run.claim`.
 
-    Each checks that the first has the same run, and that it sees the first one's lock on the
-    folder. Raises ConfigError in all processes with what one of them lacks.
+    Processes that a launcher has started agree on it. Each checks that the first has the same run,
+    and that it sees the lock of the first on the folder. Raises ConfigError in all of them with
+    what one of them lacks.
     """
+    last = folder.checkpoints / LAST
+    if processes.rank == 0:
+        with folder.claim(force=force, leave_failed=leave_failed) as is_unfinished:
+            start = Start(not is_unfinished, is_resumed=is_unfinished and last.is_file())
+            yield _agree(folder, start) if processes.launched else start
+    elif processes.launched:
+        yield _agree(folder)
+    elif force:
+        yield Start(finished=False)
+    else:
+        # Lightning has started this process beside the first one, which waits for it.
+        yield Start(folder.status == "finished", is_resumed=last.is_file())
+
+
+def _agree(folder: runs.Run, start: Start | None = None) -> Start:
+    """Return where the first process starts, which alone passes it."""
     first = from_all((start, folder.path.name, socket.gethostname()))[0]
     faults = from_all(_fault(folder, *first))
     if any(faults):

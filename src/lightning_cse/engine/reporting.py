@@ -6,9 +6,9 @@ import contextlib
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -16,9 +16,11 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_cse import runs
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.engine.build import Parts
-from lightning_cse.engine.record import parameter_counts
+from lightning_cse.engine.record import final_values, parameter_counts
 from lightning_cse.errors import Interrupted, TrainingError
-from lightning_cse.loggers import Guard
+
+if TYPE_CHECKING:
+    from lightning_cse.loggers import Guard
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +128,36 @@ def training_errors(data: ContrastiveDataModule) -> Iterator[None]:
         raise TrainingError(f"{error} (the first: {rows})", error.rows) from error
 
 
+def report_cut_sentences(parts: Parts) -> None:
+    """Count the sentences that are cut, in training by role, and warn of them."""
+    longest = parts.encoder.max_length - max(map(len, parts.method.templates))
+    by_role = parts.data.cut_to(longest)
+    in_training = sum(by_role.values())
+    in_evaluation = int((parts.data.evaluation_tokens.lengths > longest).sum())
+    cut = {"sentences_cut": in_training, "evaluation_sentences_cut": in_evaluation}
+    parts.data.counts |= cut | by_role
+    if not any(cut.values()):
+        return
+
+    limit = f"{longest} tokens"
+    override = "encoder.max_length=NUMBER (auto: the encoder's own maximum)"
+    most = parts.data.max_tokens
+    if most is not None and most < longest:
+        limit = f"{most} tokens in training"
+        override = "data.max_tokens=null"
+
+    roles = "".join(f"\n  {name}: {count:,}" for name, count in by_role.items())
+    log.warning(
+        "%d training sentences and %d evaluation sentences are longer than %s, and are cut; to "
+        "change this, override %s%s",
+        in_training,
+        in_evaluation,
+        limit,
+        override,
+        roles,
+    )
+
+
 def report_start(parts: Parts, folder: runs.Run, details: str, resumed_at: int | None) -> None:
     """Log what is trained, with ``details`` of the config, and from where."""
     encoder = parts.encoder
@@ -146,6 +178,15 @@ def report_start(parts: Parts, folder: runs.Run, details: str, resumed_at: int |
 
     if resumed_at is not None:
         log.info("resuming from step %d of %s", resumed_at, folder.checkpoints / "last.ckpt")
+
+
+def log_results(loggers: Sequence[Guard], record: Mapping[str, Any]) -> None:
+    """Log the final values of a run."""
+    if loggers:
+        from lightning_cse.loggers import log_final  # imports W&B
+
+        for logger in loggers:
+            log_final(logger, final_values(record), record["steps"])
 
 
 def draw_figures(folder: runs.Run, monitor: str) -> None:

@@ -1,10 +1,8 @@
-"""Where a run starts: at step 0, at the checkpoint of an interrupted run, or nowhere."""
+"""Resume an interrupted run: its last checkpoint, checked before anything is trained."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytorch_lightning as pl
 from lightning_cse import runs
 from lightning_cse.callbacks import AtomicCheckpointIO, RandomState
 from lightning_cse.callbacks.checkpoints import BEST, LAST, environment_of
-from lightning_cse.engine.processes import Processes, Start, agree
+from lightning_cse.engine.processes import Processes
 from lightning_cse.errors import TrainingError
 from lightning_cse.methods import Method
 
@@ -30,26 +28,22 @@ class Checkpoint:
     is_over: bool
     state: dict[str, Any] = field(repr=False)
 
+    def report_changes(self, method: Method) -> None:
+        """Report what was different when the run was started, and changes its last digits."""
+        environment = environment_of(method)
+        for name, before in self.state.get("environment", {}).items():
+            if before != environment.get(name):
+                text = "%s was %s when the run was started, now it is %s"
+                log.warning(text, name, before, environment.get(name))
 
-@contextlib.contextmanager
-def claimed(
-    folder: runs.Run, processes: Processes, *, force: bool, leave_failed: bool
-) -> Iterator[Start]:
-    """Yield where a run starts, in every process; the first one holds the lock of its folder, as
-    `Run.claim`.
-    """
-    last = folder.checkpoints / LAST
-    if processes.rank == 0:
-        with folder.claim(force=force, leave_failed=leave_failed) as is_unfinished:
-            start = Start(not is_unfinished, is_resumed=is_unfinished and last.is_file())
-            yield agree(folder, start) if processes.launched else start
-    elif processes.launched:
-        yield agree(folder)
-    elif force:
-        yield Start(finished=False)
-    else:
-        # Lightning has started this process beside the first one, which waits for it.
-        yield Start(folder.status == "finished", is_resumed=last.is_file())
+    def restore(self, trainer: pl.Trainer, method: Method) -> None:
+        """Give method and callbacks their state of a training that is over."""
+        method.on_load_checkpoint(self.state)
+        states = self.state["callbacks"]
+        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
+        for callback in callbacks:
+            if callback.state_key in states:
+                callback.load_state_dict(states[callback.state_key])
 
 
 def last_checkpoint(folder: runs.Run, processes: Processes) -> Checkpoint:
@@ -80,22 +74,3 @@ def last_checkpoint(folder: runs.Run, processes: Processes) -> Checkpoint:
         runs.check_checkpoint(folder.checkpoints / BEST)
 
     return checkpoint
-
-
-def report_changes(checkpoint: Checkpoint, method: Method) -> None:
-    """Report what was different when a run was started, and changes its last digits."""
-    environment = environment_of(method)
-    for name, before in checkpoint.state.get("environment", {}).items():
-        if before != environment.get(name):
-            text = "%s was %s when the run was started, now it is %s"
-            log.warning(text, name, before, environment.get(name))
-
-
-def restore(checkpoint: Checkpoint, trainer: pl.Trainer, method: Method) -> None:
-    """Give method and callbacks their state of a training that is over."""
-    method.on_load_checkpoint(checkpoint.state)
-    states = checkpoint.state["callbacks"]
-    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
-    for callback in callbacks:
-        if callback.state_key in states:
-            callback.load_state_dict(states[callback.state_key])

@@ -27,8 +27,9 @@ from lightning_cse.runs.machine import device_name
 class Subject:
     """A model under evaluation, and what a record says about it.
 
-    ``options``, ``encoder`` and ``data`` determine its answers. ``root`` is the folder of its
-    evaluations, ``record`` that of the run that trained it, if any.
+    ``options``, ``encoder`` and ``data`` determine its answers. ``model`` is a loaded model, whose
+    ``answers`` these are. ``root`` is the folder of its evaluations, ``record`` that of the run
+    that trained it, if any.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Subject:
     root: Path
     options: dict[str, Any]
     encoder: dict[str, str]
+    model: SentenceModel | None = None
     data: dict[str, str] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=dict)
     device: str = "cpu"
@@ -46,19 +48,15 @@ class Subject:
         """Return the result of a task on its test split, and what it took: the ``sentences``, those
         ``cut``, and, of a language model, the ``account``.
         """
-        embedded = Embedded(self.answers, task.sentences("test"))
+        if isinstance(self.answers, LanguageModel):
+            result = self.answers.measure(cast(RTE, task), label)  # the only task that it suits
+            account = self.answers.llm.taken()
+            return result, {"sentences": self.answers.sentences, "cut": 0, "account": account}
 
-        return task.evaluate(embedded, "test"), {"sentences": len(embedded), "cut": 0}
+        if self.model is None:
+            embedded = Embedded(self.answers, task.sentences("test"))
+            return task.evaluate(embedded, "test"), {"sentences": len(embedded), "cut": 0}
 
-
-@dataclass(kw_only=True)
-class EncoderSubject(Subject):
-    """A sentence model."""
-
-    model: SentenceModel
-
-    def measure(self, task: Task, label: str) -> tuple[TaskResult, dict[str, Any]]:
-        """Return the result of a task on its test split, and the sentences that it took."""
         self.model.truncated = 0
         embed = partial(self.model.embed, show_progress_bar=None, label=label)
         embedded = Embedded(self.answers, task.sentences("test"), embed)
@@ -82,24 +80,17 @@ class LanguageModel(FewShot):
             **plain(cfg.few_shot),
         )
 
+    def measure(self, task: RTE, label: str) -> TaskResult:
+        """Return the result of a task on its test split; ``label`` is shown before the progress."""
+        self.label = label
+        return task.judged(self, "test")
+
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[str]:
         """Return the type of every hypothesis, in order; raise LLMError if replies are missing."""
         self.sentences = len({*premises, *hypotheses})
         self._pairs = len(premises)
 
         return super().judge(premises, hypotheses)
-
-
-class LanguageModelSubject(Subject):
-    """A language model, which is asked about pairs in place of embedding sentences."""
-
-    def measure(self, task: Task, label: str) -> tuple[TaskResult, dict[str, Any]]:
-        """Return the result of a task on its test split, and the tokens paid for it."""
-        model: LanguageModel = self.answers
-        model.label = label
-        result = cast(RTE, task).judged(model, "test")  # the only task that asks for ``judge``
-
-        return result, {"sentences": model.sentences, "cut": 0, "account": model.llm.taken()}
 
 
 def open_subject(cfg: DictConfig) -> Subject:
@@ -140,7 +131,7 @@ def _language_model(cfg: DictConfig, root: Path) -> Subject:
         "llm": {"model": name, "parameters": dict(model.llm.parameters)},
     }
 
-    return LanguageModelSubject(
+    return Subject(
         name=name,
         answers=model,
         method=_qualified(LanguageModel),
@@ -174,7 +165,7 @@ def _sentence_model(cfg: DictConfig, root: Path) -> Subject:
     if model.run is not None and model.run not in kept_models().values():
         folder = model.run / "evaluate"
 
-    return EncoderSubject(
+    return Subject(
         name=name,
         answers=model.answers,
         method=model.method,

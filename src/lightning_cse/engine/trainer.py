@@ -1,18 +1,17 @@
 """Lightning's Trainer for a run: its callbacks, its loggers, and when it validates."""
 
-import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
 from pytorch_lightning.callbacks import (
     BatchSizeFinder,
-    EarlyStopping,
     LearningRateFinder,
     ProgressBar,
     RichProgressBar,
@@ -32,6 +31,8 @@ from lightning_cse.callbacks import (
 )
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.engine.build import Parts
+from lightning_cse.engine.resume import Checkpoint
+from lightning_cse.errors import TrainingError
 from lightning_cse.loggers import CurvesDigest, CurvesLogger
 from lightning_cse.methods import Method
 from lightning_cse.runs import Curves, Run
@@ -43,7 +44,7 @@ BAR_EVERY = 10
 FINDERS: tuple[type[pl.Callback], ...] = (LearningRateFinder, BatchSizeFinder)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Training:
     """A Trainer, and the callbacks of ours that are asked about it.
 
@@ -58,27 +59,72 @@ class Training:
     timing: Timing
     total: int
     """The number of steps of a training that is not stopped early."""
+    configured: dict[str, float | None]
+    """The `tunable` values of the config, which finders may change."""
+    steps: int = 0
+    """The number of steps that were made."""
 
-    @contextlib.contextmanager
-    def finding(self) -> Iterator[None]:
-        """Let the finders take part."""
-        callbacks: list[pl.Callback] = self.trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
-        callbacks[:0] = self.finders
-        try:
-            yield
-        finally:
-            del callbacks[: len(self.finders)]
+    def fit(self, parts: Parts, checkpoint: Checkpoint | None) -> None:
+        """Train from the start or from a checkpoint, and validate the last step.
 
-    @property
-    def averages(self) -> bool:
-        """Whether the weights are replaced by an average when training ends."""
-        return self.last.averages
+        Raises TrainingError if no checkpoint is the best.
+        """
+        trainer = self.trainer
+        if checkpoint is not None and checkpoint.is_over:
+            checkpoint.restore(trainer, parts.method)
+            self.steps = checkpoint.step
+        elif checkpoint is not None and self.last.averages and checkpoint.step >= self.total:
+            raise TrainingError(
+                f"{checkpoint.path} was written before the averaged weights were validated, and "
+                "StochasticWeightAveraging cannot continue from there: train again with force=true"
+            )
+        else:
+            self._fit(parts, None if checkpoint is None else checkpoint.path)
+            self.steps = trainer.global_step
 
-    @property
-    def stopper(self) -> EarlyStopping | None:
-        """The callback that may stop training early, if there is one."""
-        callbacks: list[pl.Callback] = self.trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
-        return next((part for part in callbacks if isinstance(part, EarlyStopping)), None)
+        if self.best.path.is_file():
+            return
+        if self.steps == 0:
+            limits = "trainer.limit_train_batches and trainer.max_time"
+            raise TrainingError(f"no training step was made: see {limits}")
+
+        raise TrainingError(
+            f"{parts.monitor} was NaN at every evaluation, so no checkpoint is the best: repair "
+            "the task that gives it, or choose another monitor"
+        )
+
+    def _fit(self, parts: Parts, last: Path | None) -> None:
+        trainer = self.trainer
+        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
+        if last is None:  # a checkpoint has what they found
+            callbacks[:0] = self.finders
+
+        trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
+        for finder in self.finders if last is None else ():
+            callbacks.remove(finder)
+
+        if self.last.averages:  # `fit` has validated the last step with the weights before
+            trainer.validate(parts.method, parts.data, verbose=False)
+            self.best.save_if_best(trainer)
+            self.last.finish(trainer)
+
+    def stopped_early(self, method: Method) -> str | None:
+        """Return why training ended before its last step, or None if it did not."""
+        if method.is_over:
+            return "the learning rate is below that of method.schedule.least"
+
+        stopping = self.trainer.early_stopping_callback
+        if stopping is None or self.steps >= self.total or stopping.wait_count < stopping.patience:
+            return None
+
+        by = f" by more than {abs(stopping.min_delta):g}" if stopping.min_delta else ""
+
+        return f"{stopping.monitor} has not improved{by} in {stopping.patience} evaluations"
+
+
+def tunable(parts: Parts) -> dict[str, float | None]:
+    """Return the values that a finder may change, by their keys."""
+    return {"data.batch_size": parts.data.batch_size, "method.optimizer.lr": parts.method.lr}
 
 
 def build_training(
@@ -87,13 +133,8 @@ def build_training(
     folder: Run,
     interrupts: Interrupts,
     loggers: Sequence[Logger] = (),
-    *,
-    is_resumed: bool = False,
 ) -> Training:
-    """Return the Trainer of a run in a folder; raise ConfigError for a callback that cannot work.
-
-    A run that is resumed has no finders: its checkpoint has what they found.
-    """
+    """Return the Trainer of a run in a folder."""
     curves = Curves(folder.curves_path)
     best = BestCheckpoint(folder.checkpoints, cfg.monitor, lambda: _warm_up(parts.method, trainer))
     averages = any(isinstance(part, StochasticWeightAveraging) for part in parts.callbacks)
@@ -132,7 +173,7 @@ def build_training(
 
     total = total_steps(cfg, parts.data)
 
-    return Training(trainer, [] if is_resumed else finders, best, last, timing, total)
+    return Training(trainer, finders, best, last, timing, total, tunable(parts))
 
 
 def _every(cfg: DictConfig, data: ContrastiveDataModule) -> int | None:

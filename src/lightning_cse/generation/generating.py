@@ -33,7 +33,8 @@ from lightning_cse.generation.pattern import build_pattern, wrong_pattern
 from lightning_cse.generation.summary import Summary, shown_prompts, summarise
 from lightning_cse.generation.writing import Row, Writer, acceptance, account_of
 from lightning_cse.llm import LLM, LLMError, commonest, wrong_settings
-from lightning_cse.runs.hashing import generation_key, portable
+from lightning_cse.runs.keys import generation_key
+from lightning_cse.runs.redaction import portable
 
 SHARED_WITH_TRAINING = ("corpora=", "corpora.", "paths=", "paths.data_dir=", "data.columns=")
 """Beginnings of overrides that the command for training takes over."""
@@ -94,7 +95,7 @@ class Generation:
         self.run = runs.Run(
             Path(cfg.paths.runs_dir).expanduser(),
             f"generate/{self.name}",
-            runs.config_hash(self._decides),
+            runs.config_hash(runs.decisive(self._decides)),
             cfg.seed,
         )
         self.rows = self.run.path / f"{self.name}.jsonl"

@@ -18,11 +18,11 @@ from .files import write_json as write_json
 from .files import write_predictions as write_predictions
 from .hashing import config_hash as config_hash
 from .hashing import decisive as decisive
-from .hashing import public as public
 from .machine import environment as environment
 from .records import parse_record as parse_record
 from .records import read_record as read_record
 from .records import read_result as read_result
+from .redaction import public as public
 from .run import FailedBefore as FailedBefore
 from .run import Outcome as Outcome
 from .run import Run as Run

@@ -23,7 +23,7 @@ from lightning_cse.runs.files import (
     write_atomic,
     write_json,
 )
-from lightning_cse.runs.hashing import public
+from lightning_cse.runs.redaction import public
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from lightning_cse.errors import (
     one_line,
 )
 from lightning_cse.runs.files import Busy, read_object, write_json
-from lightning_cse.runs.hashing import public
+from lightning_cse.runs.redaction import public
 from lightning_cse.runs.run import FailedBefore
 
 DONE = ("finished", "skipped")

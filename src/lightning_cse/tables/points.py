@@ -19,7 +19,8 @@ from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import CompositionError, compose, compose_run
 from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
-from lightning_cse.runs.hashing import SAMPLE_DIR, evaluation_key, generation_key, training_keys
+from lightning_cse.paths import SAMPLE_DIR
+from lightning_cse.runs.keys import evaluation_key, generation_key, training_keys
 from lightning_cse.tables.spec import Column, Line, Names, Request, Row, Spec, profile_override
 
 Command = Literal["train", "evaluate", "generate", "describe"]
@@ -154,7 +155,7 @@ def composed(point: Point) -> dict[str, Any]:
 
 
 def key_of(point: Point) -> str:
-    """Return the key that the records of a point have; see `lightning_cse.runs.hashing`."""
+    """Return the key that the records of a point have; see `lightning_cse.runs.keys`."""
     return keys_of(point)[0]
 
 

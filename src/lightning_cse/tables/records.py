@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lightning_cse import runs
 from lightning_cse.errors import DataError, LightningCSEError, one_line
-from lightning_cse.runs.hashing import asked_precision
+from lightning_cse.runs.keys import asked_precision
 from lightning_cse.tables import predictions
 from lightning_cse.tables.kept import RECORDS, Curves, KeptRuns, left_out, name_of
 from lightning_cse.tables.nested import value_at

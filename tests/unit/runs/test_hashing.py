@@ -5,7 +5,7 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
-from lightning_cse.runs import config_hash
+from lightning_cse.runs import config_hash, decisive
 from lightning_cse.runs.hashing import NEUTRAL
 
 CONFIG = {
@@ -50,15 +50,14 @@ def changed(path, value):
 
 
 def of(config, **changes):
-    return config_hash(
-        config, **{"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **changes}
-    )
+    parts = {"data": DATA, "encoder": ENCODER, "resolved": RESOLVED, **changes}
+    return config_hash(decisive(config, **parts))
 
 
 def test_hash_is_pinned():
     # A change here orphans every finished run: make it only on purpose.
     config = {"a": 1, "b": {"_target_": "lightning_cse.x.Y"}}
-    assert config_hash(config) == "0c466da208"
+    assert config_hash(decisive(config)) == "0c466da208"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_hash_depends_on_files_encoder_and_machine(changes):
 
 def test_hash_ignores_precision_of_evaluation():
     def of_evaluation(resolved, **config):
-        return config_hash({"suite": {}, **config}, resolved=resolved)
+        return config_hash(decisive({"suite": {}, **config}, resolved=resolved))
 
     want = of_evaluation({})
     assert of_evaluation({}, precision="32") == of_evaluation({}, precision="bf16") == want

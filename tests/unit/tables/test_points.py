@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from lightning_cse import runs as records
 from lightning_cse.errors import ConfigError
 from lightning_cse.methods import DualCSE
-from lightning_cse.runs.hashing import asked_precision
+from lightning_cse.runs.keys import asked_precision
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.kept import KeptRuns
 from lightning_cse.tables.points import Point, composed, key_of, points_of
