@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -136,11 +135,32 @@ class Embedder:
         texts = checked_sentences(sentences)
         tokenizer = self._tokenizer(use, prompt_name, prompt)
         check_count("batch_size", batch_size)
+        if not texts:
+            return self._example[:0]
+
+        table = TokenTable.of(texts, tokenizer)
+        self.embedded += len(texts)
+        self.truncated += int((table.lengths > self.max_length).sum())
+        # Sorted as a whole, so that sentences of one length need no padding.
+        lengths = torch.from_numpy(table.lengths).clamp(max=self.max_length)
+        order = lengths.argsort(descending=True, stable=True)
+        vectors = {
+            name: value.new_empty(len(texts), value.shape[1])
+            for name, value in self._example.fields().items()
+        }
         title = f"{label}: {len(texts):,} sentences" if label else f"{len(texts):,} sentences"
-        with progress(shown=show_progress_bar) as bar:
+        with self._autocast(), progress(shown=show_progress_bar) as bar:
             task = bar.add_task(title, total=len(texts))
-            advance = functools.partial(bar.advance, task)
-            return self._embed(texts, tokenizer, advance, batch_size)
+            for rows in order.split(batch_size):
+                batch = [texts[row] for row in rows.tolist()]
+                tokens = table.tokens(batch, self.encoder.max_length)
+                embedded = self.answers.embed(batch, tokens)
+                for name, value in embedded.fields().items():
+                    vectors[name][rows] = value
+
+                bar.advance(task, len(rows))
+
+        return finite(type(self._example)(**vectors))
 
     def _tokenizer(
         self, use: Use = "default", prompt_name: str | None = None, prompt: str | None = None
@@ -162,39 +182,6 @@ class Embedder:
             prompt = prompts[prompt_name]
 
         return self.encoder.instructed[use] if prompt is None else self.encoder.prompted(prompt)
-
-    def _embed(
-        self,
-        texts: Sequence[str],
-        tokenizer: Tokenizer,
-        advance: Callable[[int], None],
-        batch_size: int = BATCH_SIZE,
-    ) -> Embedding:
-        """Embed sentences, the longest first; ``advance`` is told of each part of them."""
-        if not texts:
-            return self._example[:0]
-
-        table = TokenTable.of(texts, tokenizer)
-        self.embedded += len(texts)
-        self.truncated += int((table.lengths > self.max_length).sum())
-        # Sorted as a whole, so that sentences of one length need no padding.
-        lengths = torch.from_numpy(table.lengths).clamp(max=self.max_length)
-        order = lengths.argsort(descending=True, stable=True)
-        vectors = {}
-        for name, value in self._example.fields().items():
-            vectors[name] = value.new_empty(len(texts), value.shape[1])
-
-        with self._autocast():
-            for rows in order.split(batch_size):
-                sentences = [texts[row] for row in rows.tolist()]
-                tokens = table.tokens(sentences, self.encoder.max_length)
-                embedded = self.answers.embed(sentences, tokens)
-                for name, value in embedded.fields().items():
-                    vectors[name][rows] = value
-
-                advance(len(rows))
-
-        return finite(type(self._example)(**vectors))
 
     @overload
     def encode(
@@ -278,11 +265,11 @@ class Embedder:
         if normalize_embeddings:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
 
-        vectors = quantized(vectors, precision)
+        array = quantized(vectors.numpy(), precision)
         if isinstance(sentences, str):
-            vectors = vectors[0]
+            array = array[0]
 
-        return vectors if convert_to_tensor else np.asarray(vectors.numpy())
+        return torch.from_numpy(array) if convert_to_tensor else array
 
     @cached_property
     def _example(self) -> Embedding:

@@ -2,15 +2,14 @@
 
 from typing import Literal, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from lightning_cse.errors import ConfigError
 
 Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
 
 
-def quantized(vectors: Tensor, precision: Precision) -> Tensor:
+def quantized(vectors: np.ndarray, precision: Precision) -> np.ndarray:
     r"""Return vectors (n, d) in a precision: (n, d) of bytes, or (n, d / 8) of eight signs each.
 
     ``uint8`` counts 255 steps between the least and the largest number of each dimension, ``int8``
@@ -29,29 +28,16 @@ def quantized(vectors: Tensor, precision: Precision) -> Tensor:
         return vectors
 
     if precision in ("binary", "ubinary"):
-        steps = _packed(vectors > 0)
+        steps = np.packbits(vectors > 0, axis=1)
     elif len(vectors) == 1:
-        raise ConfigError(
-            [f"precision: {precision} counts steps between several vectors, and there is one"]
-        )
-    elif len(vectors) == 0:
-        steps = vectors
+        fault = f"{precision} counts steps between several vectors, and there is one"
+        raise ConfigError([f"precision: {fault}"])
     else:
-        least = vectors.amin(0)
-        step = (vectors.amax(0) - least) / 255
-        step = torch.where(step == 0, 1, step)
-        steps = ((vectors - least) / step).floor().clamp(0, 255)
+        least = vectors.min(axis=0, initial=np.inf)
+        step = (vectors.max(axis=0, initial=-np.inf) - least) / 255
+        step[step == 0] = 1
+        steps = np.floor((vectors - least) / step).clip(0, 255).astype(np.uint8)
 
     is_signed = precision in ("int8", "binary")
 
-    return (steps - 128).to(torch.int8) if is_signed else steps.to(torch.uint8)
-
-
-def _packed(bits: Tensor) -> Tensor:
-    """Return eight bits a number, the first one highest: (n, d / 8), rounded up."""
-    padded = torch.nn.functional.pad(bits.int(), (0, -bits.shape[1] % 8))
-    values = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.int32)
-
-    eights = padded.reshape(len(bits), padded.shape[1] // 8, 8)
-
-    return torch.sum(eights * values, -1)
+    return (steps.astype(np.int16) - 128).astype(np.int8) if is_signed else steps

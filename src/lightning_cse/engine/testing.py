@@ -15,7 +15,7 @@ from lightning_cse.engine.build import Parts
 from lightning_cse.engine.trainer import Training
 from lightning_cse.evaluation import TaskResult, keyed, suiting_tasks
 from lightning_cse.methods.evaluated import Evaluated
-from lightning_cse.runs.untrained import UNTRAINED
+from lightning_cse.runs.table import UNTRAINED
 
 
 def test(training: Training, parts: Parts, folder: runs.Run) -> dict[str, Any]:

@@ -1,13 +1,11 @@
+from .curves import Curves as Curves
 from .curves import CurveSummary as CurveSummary
 from .curves import mean_of_text as mean_of_text
 from .curves import summarise as summarise
-from .files import Busy as Busy
-from .files import Curves as Curves
 from .files import DiskError as DiskError
 from .files import atomic_file as atomic_file
 from .files import check_checkpoint as check_checkpoint
 from .files import disk_errors as disk_errors
-from .files import locked as locked
 from .files import read_checkpoint as read_checkpoint
 from .files import read_object as read_object
 from .files import read_predictions as read_predictions
@@ -18,6 +16,8 @@ from .files import write_json as write_json
 from .files import write_predictions as write_predictions
 from .hashing import config_hash as config_hash
 from .hashing import decisive as decisive
+from .locks import Busy as Busy
+from .locks import locked as locked
 from .machine import environment as environment
 from .records import parse_record as parse_record
 from .records import read_record as read_record

@@ -1,15 +1,112 @@
-"""The numbers that summarise the curves of a run."""
+"""The curves of a run: the file with every logged value, and the numbers that summarise it."""
 
+import csv
+import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from lightning_cse import metrics  # the lazy package: importing its names loads torch
+from lightning_cse.errors import DataError
+from lightning_cse.runs.files import CHECKPOINT_ADVICE, disk_errors
 
 Points = Mapping[str, Sequence[tuple[int, float]]]
 """Steps and values by key, as `Curves.read` returns them."""
 _BEST = 5
 """The number of dev scores in the final score."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Every logged value of a run: a CSV with the columns ``step, key, value``, read back exactly.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     curves = Curves(Path(folder) / "curves.csv")
+        ...     curves.append(100, {"train/loss": 0.5})
+        ...     curves.read()
+        {'train/loss': [(100, 0.5)]}
+    """
+
+    path: Path
+    _HEADER = ("step", "key", "value")
+
+    def append(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the values of one step."""
+        rows = [(int(step), key, float(value)) for key, value in values.items()]
+        with disk_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                if file.tell() == 0:
+                    writer.writerow(self._HEADER)
+
+                writer.writerows(rows)
+
+    def sync(self) -> dict[str, Any]:
+        """Wait until the file is on the disk, and return its state for `restore`: the number of
+        bytes and their sha256.
+        """
+        with disk_errors(self.path):
+            try:
+                with self.path.open("rb") as file:
+                    os.fsync(file.fileno())
+                    content = file.read()
+            except FileNotFoundError:
+                content = b""
+
+        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remove what was appended after `sync` returned a state.
+
+        Raises DataError, which names the file, if the rows before it are not the same any more.
+        """
+        length = state["bytes"]
+        with disk_errors(self.path):
+            try:
+                with self.path.open("r+b") as file:
+                    content = file.read(length)
+                    fault = "it is too short" if len(content) < length else "its digest is wrong"
+                    if hashlib.sha256(content).hexdigest() == state["sha256"]:
+                        file.truncate(length)
+                        return
+            except FileNotFoundError:
+                if length == 0:
+                    return
+
+                fault = "it is missing"
+
+        raise DataError(
+            f"{self.path} is damaged ({fault}; it belongs to the last checkpoint): "
+            f"{CHECKPOINT_ADVICE}"
+        )
+
+    def read(self) -> dict[str, list[tuple[int, float]]]:
+        """Return the points ``(step, value)`` of each key, in the order of logging, up to a line
+        that was damaged by a power failure.
+        """
+        curves: dict[str, list[tuple[int, float]]] = {}
+        if not self.path.is_file():
+            return curves
+
+        with disk_errors(self.path):
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+
+        for line in text.split("\n")[1:-1]:  # the last line is empty, or was written only in part
+            try:
+                step, key, value = next(csv.reader([line], strict=True))
+                point = (int(step), float(value))
+            except (ValueError, csv.Error, StopIteration):
+                break
+
+            curves.setdefault(key, []).append(point)
+
+        return curves
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,6 @@
-"""Files that are written as a whole or not at all, checks of what is read back, the CSV of curves,
-and locks of processes.
-"""
+"""Files that are written as a whole or not at all, and checked when they are read back."""
 
 import contextlib
-import csv
 import errno
 import fcntl
 import hashlib
@@ -13,13 +10,10 @@ import secrets
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from filelock import FileLock, Timeout
-
-from lightning_cse.errors import BUSY, DataError, LightningCSEError
+from lightning_cse.errors import DataError, LightningCSEError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,51 +215,6 @@ def _digest(table: Any) -> bytes:
     return hashlib.sha256(columns.encode()).hexdigest().encode()
 
 
-class Busy(LightningCSEError):  # noqa: N818 - a status, not a fault
-    """Another process is working on the same thing."""
-
-    exit_code = BUSY
-
-
-@contextlib.contextmanager
-def locked(path: Path, subject: str) -> Iterator[None]:
-    """Hold a lock file until the block or the process ends; raise `Busy` if it is held."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, fallback_to_soft=False, thread_local=False)
-    try:
-        lock.acquire(
-            timeout=0.5, poll_interval=0.02
-        )  # since `is_locked` holds a free lock for a moment
-    except Timeout:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            subject += f" (pid {path.read_text(encoding='ascii').strip()})"
-
-        raise Busy(f"{subject} is in use by another process: wait for it, or stop it") from None
-
-    try:
-        path.write_text(f"{os.getpid()}\n", encoding="ascii")
-        yield
-    finally:
-        path.unlink(
-            missing_ok=True
-        )  # removed while held: a waiting process notices and makes a new one
-        lock.release()
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a process, this one included, holds a lock file."""
-    if not path.is_file():
-        return False
-
-    try:
-        with FileLock(path, fallback_to_soft=False, thread_local=False, blocking=False):
-            return False
-    except Timeout:
-        return True
-    except OSError:  # read-only, or owned by another user
-        return False
-
-
 CHECKPOINT_ADVICE = "restore it from a copy, or train the run again with force=true"
 
 
@@ -310,97 +259,3 @@ def _checked(path: Path) -> Iterator[None]:
 
             fault = str(error).partition("\n")[0][:160] or type(error).__name__
             raise DataError(f"{path} is damaged ({fault}): {CHECKPOINT_ADVICE}") from error
-
-
-@dataclass(frozen=True)
-class Curves:
-    """Every logged value of a run: a CSV with the columns ``step, key, value``, read back exactly.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     curves = Curves(Path(folder) / "curves.csv")
-        ...     curves.append(100, {"train/loss": 0.5})
-        ...     curves.read()
-        {'train/loss': [(100, 0.5)]}
-    """
-
-    path: Path
-    _HEADER = ("step", "key", "value")
-
-    def append(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the values of one step."""
-        rows = [(int(step), key, float(value)) for key, value in values.items()]
-        with disk_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                if file.tell() == 0:
-                    writer.writerow(self._HEADER)
-
-                writer.writerows(rows)
-
-    def sync(self) -> dict[str, Any]:
-        """Wait until the file is on the disk, and return its state for `restore`: the number of
-        bytes and their sha256.
-        """
-        with disk_errors(self.path):
-            try:
-                with self.path.open("rb") as file:
-                    os.fsync(file.fileno())
-                    content = file.read()
-            except FileNotFoundError:
-                content = b""
-
-        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Remove what was appended after `sync` returned a state.
-
-        Raises DataError, which names the file, if the rows before it are not the same any more.
-        """
-        length = state["bytes"]
-        with disk_errors(self.path):
-            try:
-                with self.path.open("r+b") as file:
-                    content = file.read(length)
-                    fault = "it is too short" if len(content) < length else "its digest is wrong"
-                    if hashlib.sha256(content).hexdigest() == state["sha256"]:
-                        file.truncate(length)
-                        return
-            except FileNotFoundError:
-                if length == 0:
-                    return
-
-                fault = "it is missing"
-
-        raise DataError(
-            f"{self.path} is damaged ({fault}; it belongs to the last checkpoint): "
-            f"{CHECKPOINT_ADVICE}"
-        )
-
-    def read(self) -> dict[str, list[tuple[int, float]]]:
-        """Return the points ``(step, value)`` of each key, in the order of logging."""
-        curves: dict[str, list[tuple[int, float]]] = {}
-        for step, key, value in self._rows():
-            curves.setdefault(key, []).append((step, value))
-
-        return curves
-
-    def _rows(self) -> list[tuple[int, str, float]]:
-        if not self.path.is_file():
-            return []
-
-        with disk_errors(self.path):
-            text = self.path.read_text(encoding="utf-8", errors="replace")
-
-        lines = text.split("\n")[1:-1]  # the last line is empty, or was written only in part
-        rows = []
-        for line in lines:
-            try:
-                step, key, value = next(csv.reader([line], strict=True))
-                rows.append((int(step), key, float(value)))
-            except (ValueError, csv.Error, StopIteration):
-                break  # after a power failure
-
-        return rows

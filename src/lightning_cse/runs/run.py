@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lightning_cse.errors import LightningCSEError, one_line
-from lightning_cse.runs.files import (
-    Curves,
-    is_locked,
-    locked,
-    of_system,
-    remove_leftovers,
-    write_atomic,
-    write_json,
-)
+from lightning_cse.runs.curves import Curves
+from lightning_cse.runs.files import of_system, remove_leftovers, write_atomic, write_json
+from lightning_cse.runs.locks import is_locked, locked
 from lightning_cse.runs.redaction import public
 
 if TYPE_CHECKING:
@@ -42,7 +36,7 @@ class FailedBefore(LightningCSEError):  # noqa: N818 - a status, not a fault
 class Outcome:
     """The outcome that a task returns to a sweep; ``skipped``: the run was finished before.
 
-    ``metric`` is the key of the score.
+    ``folder`` is empty if nothing was kept, and ``metric`` the key of the score.
     """
 
     status: Literal["finished", "skipped"]

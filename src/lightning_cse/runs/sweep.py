@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,9 +19,10 @@ from lightning_cse.errors import (
     exit_code,
     one_line,
 )
-from lightning_cse.runs.files import Busy, read_object, write_json
+from lightning_cse.runs.files import read_object, write_json
+from lightning_cse.runs.locks import Busy
 from lightning_cse.runs.redaction import public
-from lightning_cse.runs.run import FailedBefore
+from lightning_cse.runs.run import FailedBefore, Outcome
 
 DONE = ("finished", "skipped")
 SHOWN = {"skipped": "finished before", "left": "failed before", "busy": "run by another process"}
@@ -60,14 +61,9 @@ class PointOutcome:
                 refused=isinstance(result, _REFUSED),
             )
 
-        return cls(
-            overrides,
-            getattr(result, "status", "finished"),
-            getattr(result, "score", None),
-            getattr(result, "folder", None),
-            getattr(result, "metric", None),
-            code=0,
-        )
+        outcome = result if isinstance(result, Outcome) else Outcome("finished", "")
+
+        return cls(overrides, **asdict(outcome), code=0)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -141,40 +137,56 @@ def table(points: Sequence[PointOutcome]) -> str:
     import pandas as pd
 
     shared = set.intersection(*(set(point.overrides) for point in points))
-    counts: Counter[str] = Counter()
-    folders: set[str] = set()
-    cells = []
-    for point in points:
-        if point.folder is not None and point.folder in folders:
-            counts["the same as another"] += 1
-            continue
-
-        folders |= {point.folder} if point.folder else set()
-        counts[SHOWN.get(point.status, point.status)] += 1
-        finished = point.status in DONE
-        settings = [line for line in _own(point, shared) if not line.startswith("seed=")]
-        name = " ".join(settings) or "all seeds"
-        cells.append((name, finished, point.score if finished else None, point.metric))
-
-    frame = pd.DataFrame(cells, columns=["point", "n", "score", "metric"])
-    frame["score"] = frame["score"].astype(float)
-    groups = frame.groupby("point", sort=False)
-    rows = groups.agg(
-        n=("n", "sum"), mean=("score", "mean"), sd=("score", "std"), score=("metric", "first")
+    frame = pd.DataFrame(
+        {
+            "point": [_name(point, shared, without="seed=") or "all seeds" for point in points],
+            "status": [SHOWN.get(point.status, point.status) for point in points],
+            "finished": [point.status in DONE for point in points],
+            "score": pd.Series([point.score for point in points], dtype=float),
+            "metric": [point.metric for point in points],
+            "folder": [point.folder or None for point in points],
+        }
     )
-    rows = rows.rename(columns={"sd": "s.d."})
+    is_repeated = frame["folder"].notna() & frame["folder"].duplicated()
+    frame.loc[is_repeated, "status"] = "the same as another"
+    rows = (
+        frame[~is_repeated]
+        .groupby("point", sort=False)
+        .agg(
+            n=("finished", "sum"),
+            mean=("score", "mean"),
+            sd=("score", "std"),
+            score=("metric", "first"),
+        )
+        .rename(columns={"sd": "s.d."})
+        .rename_axis(None)
+    )
     if frame["metric"].isna().all():
         rows = rows.drop(columns="score")
 
-    counted = ", ".join(f"{count} {status}" for status, count in counts.items())
+    counted = ", ".join(f"{count} {status}" for status, count in Counter(frame["status"]).items())
     lines = [
-        rows.rename_axis(None).to_string(float_format="{:.4f}".format, na_rep="-"),
+        rows.to_string(float_format="{:.4f}".format, na_rep="-"),
         "",
         f"{len(points)} point{'' if len(points) == 1 else 's'}: {counted}",
-        *_reasons(points, shared),
     ]
+    unfinished = [point for point in points if point.status not in DONE]
+    for point in unfinished:
+        status = SHOWN.get(point.status, point.status)
+        name = _name(point, shared) or "the point"
+        lines.append(f"  {name}: {status}: {point.reason}".rstrip(": "))
+
+    if unfinished:
+        advice = "with retry_failed=true tries the failed points again"
+        lines.append(f"the same command continues, and {advice}")
 
     return "\n".join(lines) + "\n"
+
+
+def _name(point: PointOutcome, shared: Container[str], without: str = "\0") -> str:
+    """Return the overrides of a point that not all points share."""
+    different = [word for word in point.overrides if word not in shared]
+    return " ".join(word for word in different if not word.startswith(without))
 
 
 def settings_of(points: Sequence[PointOutcome]) -> list[str]:
@@ -182,27 +194,9 @@ def settings_of(points: Sequence[PointOutcome]) -> list[str]:
     and of one that all of them set, the value alone.
     """
     shared = set.intersection(*(set(point.overrides) for point in points))
-    different = [_own(point, shared) for point in points]
-    keys = {override.partition("=")[0] for overrides in different for override in overrides}
+    different = [[word for word in point.overrides if word not in shared] for point in points]
+    keys = {word.partition("=")[0] for words in different for word in words}
     if len(keys) == 1:
-        different = [
-            [override.partition("=")[2] for override in overrides] for overrides in different
-        ]
+        different = [[word.partition("=")[2] for word in words] for words in different]
 
-    return [" ".join(overrides) or "all" for overrides in different]
-
-
-def _own(point: PointOutcome, shared: set[str]) -> list[str]:
-    return [line for line in point.overrides if line not in shared]
-
-
-def _reasons(points: Sequence[PointOutcome], shared: set[str]) -> Iterator[str]:
-    """Yield why points are not finished, and what to do."""
-    unfinished = [point for point in points if point.status not in DONE]
-    for point in unfinished:
-        name = " ".join(_own(point, shared)) or "the point"
-        status = SHOWN.get(point.status, point.status)
-        yield f"  {name}: {status}: {point.reason}".rstrip(": ")
-
-    if unfinished:
-        yield "the same command continues, and with retry_failed=true tries the failed points again"
+    return [" ".join(words) or "all" for words in different]
