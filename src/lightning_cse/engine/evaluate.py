@@ -84,7 +84,11 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
             return runs.Outcome("skipped", str(folder.path))
 
         folder.start(OmegaConf.to_yaml(cfg, resolve=True), key)
-        results = _results(folder, tasks, subject)
+        log.info("%s: %d tasks; everything is written to %s", subject.name, len(tasks), folder.path)
+        results: dict[str, dict[str, Any]] = {}
+        for number, (name, task) in enumerate(tasks.items(), start=1):
+            results[name] = _result(name, task, subject, folder, f"{number}/{len(tasks)} {name}")
+
         folder.finish(
             {
                 "name": subject.name,
@@ -92,8 +96,8 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
                 "config_hash": folder.config_hash,
                 "seed": seed,
                 "key": key,
-                **_model_entries(cfg, subject),
-                **_measured(results, averages, left_out),
+                **_of_model(cfg, subject),
+                **_of_tasks(results, averages, left_out),
                 "task_data": {name: task.digests for name, task in tasks.items()},
                 "data": data,
                 "environment": runs.environment(),
@@ -106,46 +110,41 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     return runs.Outcome("finished", str(folder.path))
 
 
-def _model_entries(cfg: DictConfig, subject: Subject) -> dict[str, Any]:
-    """Return the part of the record that comes from the model."""
-    record = subject.record
-    run = {key: record[key] for key in ("name", "config_hash", "seed")} if record else None
-    entries: dict[str, Any] = {
-        "model": {
-            "given": Path(cfg.model).name if Path(cfg.model).is_absolute() else cfg.model,
-            "run": run,
-            "prompt": cfg.prompt,
-            **subject.options,
-            "method": subject.method,
-        },
-        "encoder": subject.encoder,
-        "device": subject.device,
-        "precision": subject.precision,
-    }
+def _result(
+    name: str, task: Task, subject: Subject, folder: runs.Run, label: str
+) -> dict[str, Any]:
+    """Return the metrics and costs of a task: those on disk, or new ones, which are written."""
+    path = folder.path / "tasks" / f"{name}.json"
+    result = _measured_before(path)
+    if result and result.get("precision") == subject.precision:
+        label += ": done before"
+    else:
+        start = time.perf_counter()
+        try:
+            measured, costs = subject.measure(task, label)
+            if measured.predictions:
+                runs.write_predictions(folder.predictions, name, measured.predictions)
+        except Exception as error:
+            folder.fail(error, stage=name)
+            raise
 
-    return entries | ({"checkpoint": record["checkpoint"]} if record else {})
+        if costs["cut"]:
+            cut = f"{costs['cut']} of {costs['sentences']}"
+            log.warning("%s: %s sentences are too long and are cut: max_length=NUMBER", name, cut)
 
+        result = {
+            "metrics": measured.metrics,
+            "reason": measured.reason,
+            "seconds": time.perf_counter() - start,
+            **costs,
+            "precision": subject.precision,
+        }
+        runs.write_json(path, result)
 
-def _results(folder: runs.Run, tasks: Tasks, subject: Subject) -> dict[str, dict[str, Any]]:
-    """Return the metrics and costs of each task: those on disk, or new ones, which are written."""
-    log.info("%s: %d tasks; everything is written to %s", subject.name, len(tasks), folder.path)
-    results = {}
-    for number, (name, task) in enumerate(tasks.items(), start=1):
-        label = f"{number}/{len(tasks)} {name}"
-        path = folder.path / "tasks" / f"{name}.json"
-        result = _measured_before(path)
-        if result and result.get("precision") == subject.precision:
-            label += ": done before"
-        else:
-            result = _evaluate_task(name, task, subject, folder, label)
-            result["precision"] = subject.precision
-            runs.write_json(path, result)
+    metrics = ", ".join(f"{key} {value:.4f}" for key, value in result["metrics"].items())
+    log.info("%s: %s", label, metrics or result["reason"])
 
-        metrics = ", ".join(f"{key} {value:.4f}" for key, value in result["metrics"].items())
-        log.info("%s: %s", label, metrics or result["reason"])
-        results[name] = result
-
-    return results
+    return result
 
 
 def _measured_before(path: Path) -> dict[str, Any]:
@@ -159,63 +158,54 @@ def _measured_before(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _evaluate_task(
-    name: str, task: Task, subject: Subject, folder: runs.Run, label: str
-) -> dict[str, Any]:
-    """Run a task on its test split, write its predictions, and return its metrics and costs."""
-    start = time.perf_counter()
-    try:
-        result, costs = subject.measure(task, label)
-        if result.predictions:
-            runs.write_predictions(folder.predictions, name, result.predictions)
-    except Exception as error:
-        folder.fail(error, stage=name)
-        raise
-
-    if costs["cut"]:
-        cut = f"{costs['cut']} of {costs['sentences']}"
-        log.warning("%s: %s sentences are too long and are cut: max_length=NUMBER", name, cut)
+def _of_model(cfg: DictConfig, subject: Subject) -> dict[str, Any]:
+    """Return the part of the record that comes from the model."""
+    record = subject.record
+    run = {key: record[key] for key in ("name", "config_hash", "seed")} if record else None
 
     return {
-        "metrics": result.metrics,
-        "reason": result.reason,
-        "seconds": time.perf_counter() - start,
-        **costs,
+        "model": {
+            "given": Path(cfg.model).name if Path(cfg.model).is_absolute() else cfg.model,
+            "run": run,
+            "prompt": cfg.prompt,
+            **subject.options,
+            "method": subject.method,
+        },
+        "encoder": subject.encoder,
+        "device": subject.device,
+        "precision": subject.precision,
+        **({"checkpoint": record["checkpoint"]} if record else {}),
     }
 
 
-def _measured(
+def _of_tasks(
     results: Mapping[str, dict[str, Any]],
     averages: Mapping[str, Average],
     left_out: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the part of the record that comes from the tasks and the averages over them."""
+    entries: dict[str, dict[str, Any]] = {}
+    for name, result in results.items():
+        for key, value in result.items():
+            entries.setdefault(key, {})[name] = value
 
-    def each(key: str) -> dict[str, Any]:
-        return {name: result[key] for name, result in results.items() if key in result}
+    averaged = summarize_tasks(averages, entries["metrics"], "test")
+    metrics = entries["metrics"] | {name: result.metrics for name, result in averaged.items()}
+    reasons = {name: reason for name, reason in entries["reason"].items() if reason}
+    for name, average in averages.items():
+        if name not in metrics:
+            reasons[name] = f"not all of its tasks were measured: {', '.join(average.parts)}"
 
-    metrics = each("metrics")
-    averaged = summarize_tasks(averages, metrics, "test")
-    metrics |= {name: average.metrics for name, average in averaged.items()}
-    reasons = {name: reason for name, reason in each("reason").items() if reason}
-    incomplete = {
-        name: f"not all of its tasks were measured: {', '.join(average.parts)}"
-        for name, average in averages.items()
-        if name not in metrics
-    }
-    seconds = each("seconds")
-    entries = {
+    return {
         "metrics": keyed(metrics, "test/"),
         "baselines": {},
-        "left_out": {**left_out, **reasons, **incomplete},
-        "sentences": each("sentences"),
-        "sentences_cut": each("cut"),
-        "seconds": {"evaluation": sum(seconds.values())},
-        "task_seconds": seconds,
+        "left_out": {**left_out, **reasons},
+        "sentences": entries["sentences"],
+        "sentences_cut": entries["cut"],
+        "seconds": {"evaluation": sum(entries["seconds"].values())},
+        "task_seconds": entries["seconds"],
+        **({"account": entries["account"]} if "account" in entries else {}),
     }
-    accounts = each("account")
-
-    return {**entries, "account": accounts} if accounts else entries
 
 
 def _plan(suite: DictConfig, subject: Subject) -> tuple[Tasks, dict[str, Average], dict[str, str]]:
