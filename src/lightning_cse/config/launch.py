@@ -134,8 +134,10 @@ class Runner:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Runner, (self.task, self.config_name))
 
-    def __call__(self, cfg: DictConfig) -> None:
-        """Run the task; keep its error or, in a sweep, write the outcome of the point."""
+    def __call__(self, cfg: DictConfig) -> float | None:
+        """Run the task; keep its error or, in a sweep, write the outcome of the point and return
+        its dev score, for sweepers that choose the next point by it.
+        """
         with contextlib.redirect_stderr(self.stderr or sys.stderr):
             try:
                 result = self.run(cfg)
@@ -144,8 +146,12 @@ class Runner:
 
             if in_sweep():
                 _end_point(result)
-            elif isinstance(result, Exception):
+                return getattr(result, "score", None)
+
+            if isinstance(result, Exception):
                 self.error = result
+
+        return None
 
     def run(self, cfg: DictConfig) -> Any:
         """Complete and check the config, import the task and return its result."""
