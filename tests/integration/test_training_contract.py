@@ -2,7 +2,6 @@
 effect.
 """
 
-import functools
 import json
 import logging
 import re
@@ -152,10 +151,12 @@ def test_training_stops_at_a_number_that_is_not_finite(
     fault, clip, message, run, batches, tmp_path, monkeypatch
 ):
     line = f"trainer.gradient_clip_val={clip}"
-    broken = functools.partial(Broken, 4, fault)
+
+    def broken(**options) -> Broken:
+        return Broken(4, fault)
+
     with monkeypatch.context() as patch, pytest.raises(TrainingError, match=message) as caught:
-        # Called with the options of the loss in the config.
-        patch.setattr("lightning_cse.losses.DualContrastive", lambda **_: broken())
+        patch.setattr("lightning_cse.losses.DualContrastive", broken)
         run(line)
 
     assert f"training rows {batches.rows[-1]}" in str(caught.value)

@@ -1,5 +1,7 @@
 """Which experiments a file fits, and what its rows become for them: one scheme per layout."""
 
+import functools
+
 import pytest
 import torch
 from data_modules import Words, data_module, ids_of
@@ -75,18 +77,15 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def methods(compose):
-    """Return the methods of the experiments, with a tiny encoder."""
-    encoders = {}
-    by_columns = {}
+def method_of(compose):
+    """Return the method of an experiment, with a tiny encoder."""
 
-    for name in sorted({name for experiments in FITS.values() for name in experiments.split()}):
+    @functools.cache
+    def build(name):
         cfg = compose(f"+experiment={name}", "+debug=tiny", "encoder.layers=1")
-        pooling = cfg.encoder.pooling
-        encoders[pooling] = encoders.get(pooling) or built(cfg.encoder)
-        by_columns[name] = built(cfg.method, encoder=encoders[pooling])
+        return built(cfg.method, encoder=built(cfg.encoder))
 
-    return by_columns
+    return build
 
 
 def data(train, method=None, **options):
@@ -102,9 +101,9 @@ def data(train, method=None, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", FITS)
-def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
+def test_experiments_that_a_layout_fits(files, method_of, layout, adds_up):
     for name in FITS[layout].split():
-        method = methods[name]
+        method = method_of(name)
         fitted = data(files[layout], method)
 
         assert adds_up(fitted.counts)
@@ -131,43 +130,45 @@ def test_experiments_that_a_layout_fits(files, methods, layout, adds_up):
         ("unscored", "sbert_regression", {}, "no column 'score'; found: sentence1, sent"),
     ],
 )
-def test_files_that_are_refused(files, methods, layouts, experiment, options, message):
+def test_files_that_are_refused(files, method_of, layouts, experiment, options, message):
     names = {"labelled": "labelled pairs", "unscored": "sentence pairs"}
     train = [files[names.get(layout, layout)] for layout in layouts.split()]
 
     with pytest.raises((ConfigError, DataError), match=message):
-        data(train, methods[experiment], held_out=files["triplets"], **options)
+        data(train, method_of(experiment), held_out=files["triplets"], **options)
 
 
-def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, methods):
+def test_labelled_pairs_without_contradictions_are_pairs(tmp_path, method_of):
     path = put_labelled(tmp_path / "x.csv", LABELS[:2])
-    pairs = data(path, methods["gausscse_ent"])
+    pairs = data(path, method_of("gausscse_ent"))
 
     assert pairs.counts["dropped: label neutral"] == ROWS
     assert pairs.roles == TRIPLET[:2]
 
     path = put_labelled(tmp_path / "y.csv")
 
-    assert data(path, methods["gausscse_ent"]).roles == TRIPLET
+    assert data(path, method_of("gausscse_ent")).roles == TRIPLET
 
-    entailed = data(path, methods["simcse_sup"], rows=OwnRows(contradiction=False))
+    entailed = data(path, method_of("simcse_sup"), rows=OwnRows(contradiction=False))
 
     assert entailed.counts["dropped: label contradiction"] == ROWS
 
-    premises = data(path, methods["simcse_unsup"], held_out_share=0)
+    premises = data(path, method_of("simcse_unsup"), held_out_share=0)
 
     assert premises.counts["dropped: repeated sentence"] == 2 * ROWS
 
 
-def test_labels_and_scores_reach_the_batch(files, methods):
-    labelled = data(files["labelled pairs"], methods["sbert"], held_out=files["labelled pairs"])
+def test_labels_and_scores_reach_the_batch(files, method_of):
+    labelled = data(files["labelled pairs"], method_of("sbert"), held_out=files["labelled pairs"])
     batch = labelled.collate(torch.tensor([5, 0, 3]))
 
     assert batch["targets"].tolist() == [2, 0, 0]  # three rows of a premise, one for each label
     assert batch["targets"].dtype == torch.int64
 
     rows = OwnRows(scores=(0, 2))
-    scored = data(files["scored"], methods["sbert_regression"], held_out=files["scored"], rows=rows)
+    scored = data(
+        files["scored"], method_of("sbert_regression"), held_out=files["scored"], rows=rows
+    )
     batch = scored.collate(torch.tensor([11, 0]))
 
     assert batch["targets"].tolist() == [0.5, 0.0]
@@ -177,16 +178,16 @@ def test_labels_and_scores_reach_the_batch(files, methods):
 # Several hard negatives, or none
 
 
-def test_pairs_train_without_negatives(files, methods, caplog):
-    pairs = data(files["pairs"], methods["simcse_sup"])
+def test_pairs_train_without_negatives(files, method_of, caplog):
+    pairs = data(files["pairs"], method_of("simcse_sup"))
 
     assert [len(batch["roles"]["negative"]) for batch in pairs.train_dataloader()] == [0, 0, 0]
     assert "none of 10 training rows has a sentence of negative" in caplog.text
 
 
-def test_all_hard_negatives_are_in_the_batch(files, methods):
+def test_all_hard_negatives_are_in_the_batch(files, method_of):
     path = files["several negatives"]
-    several = data(path, methods["simcse_sup"], held_out=path)
+    several = data(path, method_of("simcse_sup"), held_out=path)
     roles = several.collate(torch.tensor([3, 2, 0]))["roles"]
 
     assert roles["anchor"].rows.tolist() == [0, 1, 2]
