@@ -51,6 +51,7 @@ def test_another_process_of_a_finished_run_ends_too(run_tiny, tmp_path, monkeypa
     run_tiny(tmp_path, *SMALL)
 
 
+@pytest.mark.slow
 def test_record_names_the_source_of_llm_rows_and_the_hash_does_not(run_tiny, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes((sample_dir() / "ngcse" / "wiki_sts.jsonl").read_bytes())
@@ -97,6 +98,7 @@ def test_a_dev_score_that_is_never_a_number_is_named(run_tiny, tmp_path, monkeyp
         run_tiny(tmp_path, *SMALL)
 
 
+@pytest.mark.slow
 def test_training_imports_few_modules(repository):
     line = [sys.executable, str(repository / "scripts" / "training_imports.py")]
     process = subprocess.run(line, capture_output=True, text=True, check=True)
@@ -147,6 +149,7 @@ def test_sentences_have_the_sample_of_stsb_as_dev_set(run_tiny, tmp_path):
     assert "dev" not in record
 
 
+@pytest.mark.slow
 def test_mined_negatives_are_trained_on_and_part_of_the_hash(run_tiny, tmp_path):
     train = pairs(tmp_path / "train.csv", 0, 48)
     test = pairs(tmp_path / "test.csv", 48, 60)

@@ -116,6 +116,7 @@ def stratified(y, folds=10):
     return list(StratifiedKFold(folds, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "classes"), [("mr", ("negative", "positive")), ("subj", ("subjective", "objective"))]
 )

@@ -130,6 +130,7 @@ def test_given_up_sentences_are_listed_and_replaced(serve, generation, lines):
         assert provenance["acceptance"]["sources"] == {"complete": 6, "given_up": 3}
 
 
+@pytest.mark.slow
 def test_dead_endpoint_loses_no_reply(serve, generation, lines):
     uninterrupted = generation(serve(), "llm.model=other")
     uninterrupted.write()
@@ -171,6 +172,7 @@ def test_changed_rows_are_written_again(serve, generation, harm):
     assert len(server.calls) == 18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "same"),
     [
@@ -293,6 +295,7 @@ def test_shown_prompts_and_the_training_command(generation, data, pattern, calls
     config_check.check(compose_run("train", ordered(words[3:])), "train")
 
 
+@pytest.mark.slow
 def test_training_record_has_the_provenance_of_rows(serve, generation, run_tiny, tmp_path):
     sentences = own(tmp_path / "own.txt", range(40))
     writing = generation(serve(), f"data.train=[{sentences}]", "n=35")
