@@ -31,11 +31,22 @@ def rows(table):
 
 
 def judged(
-    text, *, finish="stop", source=SOURCE, reference=None, written=(), measured=None, **checks
+    text,
+    *,
+    finish="stop",
+    source=SOURCE,
+    reference=None,
+    written=(),
+    measured=None,
+    masked=None,
+    **checks,
 ):
-    fields = ("Sentence 1", "Sentence 2")
     role = Role.model_construct(
-        name="r", fields=fields, example_pairs=Examples(PAIRS, PAIRS), checks=Checks(**checks)
+        name="r",
+        fields=("Sentence 1", "Sentence 2"),
+        masked=masked,
+        example_pairs=Examples(PAIRS, PAIRS),
+        checks=Checks(**checks),
     )
     return judge(
         Reply(text, finish),
@@ -62,17 +73,11 @@ REASONS = [
     ("empty", "Sentence 2:", {}),
     ("empty", "Here is the sentence:", {}),
     ("empty", '{"sentence": ""}', {}),
-    ("empty", "<think>Let me see whether a dog", {}),
-    (None, f"<think>A dog?</think>{POSITIVE}", {}),
+    ("mask left", "A <MASK> runs.", {"masked": 0.5}),
     (None, f'Here is the JSON:\n{{"sentence": "{POSITIVE}"}}', {}),
     ("no sentence", "{broken", {}),
-    ("no sentence", '{"sentence": null}', {}),
     ("no sentence", '{"sentence": "A dog with brown fur runs', {}),
-    ("no sentence", f'{{"sentence": "{POSITIVE}', {}),
-    ("no sentence", f'{{"sentence": ["{POSITIVE}"]}}', {}),
     ("no sentence", f'{{"sentence": {{"text": "{POSITIVE}"}}}}', {}),
-    ("no sentence", f'["{POSITIVE}"]', {}),
-    ("no sentence", "[" * 3_000, {}),
     ("cut off", f'{{"sentence": "{POSITIVE}', {"finish": "length"}),
     ("echo of the prompt", f"Sentence 4: {POSITIVE}", {}),
     (None, "The note says Sentence 1: no dogs.", {"source": "Sentence 1: dogs are not allowed."}),
