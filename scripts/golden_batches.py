@@ -37,10 +37,9 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
     import hydra
     from hydra.core.global_hydra import GlobalHydra
 
-    from lightning_cse.config.compose import register
+    import lightning_cse.config.compose  # noqa: F401 - the resolvers
 
     digests: dict[str, Any] = {}
-    register()
     for variant, overrides in VARIANTS.items():
         if variant == "weighted" and name != "quadruples":
             continue

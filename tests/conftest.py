@@ -4,8 +4,6 @@ imports.
 
 from __future__ import annotations
 
-import copy
-import functools
 import os
 import signal
 
@@ -72,27 +70,21 @@ def heard_interrupts():
 @pytest.fixture(scope="session")
 def compose():
     """Compose the config of ``train`` from overrides, ordered as on a command line."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    from lightning_cse.config.compose import complete, register
+    from lightning_cse.config.compose import complete, without_hydra
+    from lightning_cse.config.compose import compose as with_hydra_and_cached
     from lightning_cse.config.launch import ordered
-    from lightning_cse.paths import conf_dir
-
-    @functools.cache  # a tenth of a second each, and some tests run one point dozens of times
-    def once(overrides, with_hydra):
-        register()
-        GlobalHydra.instance().clear()
-        try:
-            with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-                return hydra_compose("train", ordered(overrides), return_hydra_config=with_hydra)
-        finally:
-            GlobalHydra.instance().clear()
 
     def composed(*overrides, with_hydra=False):
-        cfg = copy.deepcopy(once(overrides, with_hydra))
+        GlobalHydra.instance().clear()
+        cfg = with_hydra_and_cached("train", *ordered(overrides))
+        if with_hydra:
+            return cfg
+
+        cfg = without_hydra(cfg)
         complete(cfg, overrides)
+
         return cfg
 
     return composed

@@ -48,7 +48,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from lightning_cse.config.check import check
 from lightning_cse.config.compose import complete
 from lightning_cse.config.launch import explained, ordered
-from lightning_cse.errors import BUG, ConfigError, LightningCSEError, one_line
+from lightning_cse.errors import BUG, ConfigError, LightningCSEError, install_hint, one_line
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class RayLauncher(Launcher):
         try:
             import ray
         except ImportError as error:
-            fault = f"hydra/launcher=ray needs Ray: pip install 'lightning_cse[ray]' ({error})"
+            fault = f"hydra/launcher=ray needs Ray ({error}){install_hint('ray')}"
             raise ConfigError([fault]) from error
 
         setup_globals()

@@ -89,22 +89,30 @@ def user_error(error: BaseException | None) -> LightningCSEError | None:
     return error
 
 
+def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the choice that is spelled most like a word; None if none is alike."""
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)
+    return close[0] if close else None
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return ``" - did you mean 'x'?"`` for the closest known word, or an empty string."""
-    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
-    return f" - did you mean '{close[0]}'?" if close else ""
+    """Return ``" - did you mean 'x'?"`` for the nearest choice, or an empty string."""
+    choice = nearest(word, choices)
+    return f" - did you mean '{choice}'?" if choice else ""
 
 
-def extra_with(module: str) -> str | None:
-    """Return the extra of this package that installs a module; None if there is none."""
-    name = re.escape(module.partition(".")[0].replace("_", "-"))
+def install_hint(module: str | None) -> str:
+    """Return ``"; pip install 'lightning_cse[EXTRA]'"`` for a module that an extra of this package
+    installs, or an empty string.
+    """
+    name = re.escape((module or "none").partition(".")[0].replace("_", "-"))
     with contextlib.suppress(PackageNotFoundError):
         for requirement in requires("lightning_cse") or ():
             match = re.fullmatch(rf"{name}\b[^;]*; extra == ['\"]([^'\"]+)['\"]", requirement)
-            if name and match and match[1] != "dev":
-                return match[1]
+            if match and match[1] != "dev":
+                return f"; pip install 'lightning_cse[{match[1]}]'"
 
-    return None
+    return ""
 
 
 def exit_code(error: BaseException) -> int:

@@ -53,6 +53,31 @@ def start(tmp_path, key):
 
 
 @pytest.fixture
+def workdir(tmp_path, monkeypatch):
+    """The working directory: an empty folder, and in it those of runs and caches."""
+    for name in ("LIGHTNING_CSE_DATA", "HYDRA_FULL_ERROR"):
+        monkeypatch.delenv(name, raising=False)
+
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+
+    monkeypatch.chdir(tmp_path)
+
+    return tmp_path
+
+
+@pytest.fixture
+def command(workdir):
+    """Run a command in a process of its own."""
+
+    def run(name, *args, python=()):
+        line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
+        return subprocess.run(line, cwd=workdir, capture_output=True, text=True, timeout=400)
+
+    return run
+
+
+@pytest.fixture
 def in_place(monkeypatch, capsys):
     """Run a command's ``main`` in this process with arguments; return exit code, stdout and
     stderr.
@@ -77,16 +102,10 @@ def in_place(monkeypatch, capsys):
 
 
 @pytest.fixture
-def evaluate(tmp_path, monkeypatch, key, in_place):
-    """Run ``lightning_cse.evaluate`` in this process, in an empty folder; return exit code, stdout
-    and stderr.
-    """
+def evaluate(workdir, monkeypatch, key, in_place):
+    """Run ``lightning_cse.evaluate`` in this process; return exit code, stdout and stderr."""
     from lightning_cse import evaluate
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    monkeypatch.setenv("LIGHTNING_CSE_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("LIGHTNING_CSE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("LIGHTNING_CSE_DATA", raising=False)
 
     return lambda *args: in_place(evaluate.main, *args)

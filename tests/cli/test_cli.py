@@ -4,7 +4,6 @@ imported.
 
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,36 +24,6 @@ COMMANDS = sorted(
     for path in (Path(__file__).resolve().parents[2] / "src" / "lightning_cse").glob("*.py")
     if 'if __name__ == "__main__":' in path.read_text() and path.stem != "__main__"
 )
-
-
-FOLDERS = {"LIGHTNING_CSE_RUNS": "runs", "LIGHTNING_CSE_CACHE": "cache", "HF_HOME": "hub"}
-
-
-@pytest.fixture
-def workdir(tmp_path, monkeypatch):
-    """An empty folder, and in it those of runs and caches; W&B and the hub stay offline."""
-    for name in ("LIGHTNING_CSE_DATA", "HYDRA_FULL_ERROR"):
-        monkeypatch.delenv(name, raising=False)
-
-    for name, folder in FOLDERS.items():
-        monkeypatch.setenv(name, str(tmp_path / folder))
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.chdir(tmp_path)
-
-    return tmp_path
-
-
-@pytest.fixture
-def command(workdir, repository, monkeypatch):
-    """Start a command in a process of its own."""
-    monkeypatch.setenv("PYTHONPATH", str(repository / "src"))
-
-    def start(name, *args, python=()):
-        line = [sys.executable, *python, "-m", f"lightning_cse.{name}", *args]
-        return subprocess.run(line, cwd=workdir, capture_output=True, text=True, timeout=400)
-
-    return start
 
 
 @pytest.fixture

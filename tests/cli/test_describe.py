@@ -1,9 +1,6 @@
 """``python -m lightning_cse.describe`` as a user starts it."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -13,31 +10,19 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.slow
-def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(tmp_path, repository):
-    environment = os.environ | {
-        "PYTHONPATH": str(repository / "src"),
-        "LIGHTNING_CSE_RUNS": str(tmp_path / "runs"),
-    }
-    environment.pop("LIGHTNING_CSE_DATA", None)
-
-    def command(*args):
-        line = [sys.executable, "-m", "lightning_cse.describe", "encoder=tiny", *args]
-        return subprocess.run(
-            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400
-        )
-
-    missing = command("data=inli")
+def test_the_sample_is_described_and_a_corpus_that_is_missing_is_not(command, workdir):
+    missing = command("describe", "encoder=tiny", "data=inli")
     assert missing.returncode == 2
     assert "python -m lightning_cse.prepare inli" in missing.stderr
     assert "Traceback" not in missing.stderr
-    assert not (tmp_path / "runs" / "describe").exists()
-    process = command("data=ngcse_nli_nli", "+profile=laptop")
+    assert not (workdir / "runs" / "describe").exists()
+    process = command("describe", "encoder=tiny", "data=ngcse_nli_nli", "+profile=laptop")
     assert process.returncode == 0, process.stderr
     for text in ("anchor - negative", "score > 4", "STS-B dev"):
         assert text in process.stdout
 
     assert "…" not in process.stdout, "no cell is cut"
-    path = tmp_path / process.stdout.splitlines()[-1].removeprefix("summary: ")
+    path = workdir / process.stdout.splitlines()[-1].removeprefix("summary: ")
     summary = json.loads(path.read_text())
     assert summary["overrides"] == ["+profile=laptop", "encoder=tiny", "data=ngcse_nli_nli"]
     assert [entry["name"] for entry in summary["sets"]] == [

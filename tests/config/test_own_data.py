@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from lightning_cse.config.check import check
-from lightning_cse.config.compose import recipe_name
+from lightning_cse.config.recipe import recipe_name
 
 X = "+experiment=simcse_sup"
 OWN = (X, "data=file", "data.train=my/x.csv", "encoder=minilm_l6")

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from lightning_cse.errors import ConfigError, DataError, Interrupted, extra_with, report, reported
+from lightning_cse.errors import ConfigError, DataError, Interrupted, install_hint, report, reported
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,14 @@ def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsy
 
 
 @pytest.mark.parametrize(
-    ("module", "extra"),
+    ("module", "hint"),
     [
-        ("peft", "adapters"),
-        ("peft.tuners", "adapters"),
-        ("sentence_transformers", "export"),
-        ("torch", None),  # no extra: always installed
-        ("pef", None),
-        ("", None),
+        ("peft.tuners", "; pip install 'lightning_cse[adapters]'"),
+        ("sentence_transformers", "; pip install 'lightning_cse[export]'"),
+        ("torch", ""),  # no extra: always installed
+        ("pef", ""),
+        (None, ""),
     ],
 )
-def test_a_module_that_is_missing_is_named_with_its_extra(module, extra):
-    assert extra_with(module) == extra
+def test_a_module_that_is_missing_is_named_with_its_extra(module, hint):
+    assert install_hint(module) == hint

@@ -1,22 +1,22 @@
-"""Curves and W&B as loggers of a run; W&B runs for real, offline."""
+"""W&B and other loggers of a run; W&B runs for real, offline."""
 
 import json
 import os
 import struct
 import sys
 import time
+from unittest.mock import MagicMock
 
 import pytest
-import torch
 import wandb
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import Trainer
+from pytorch_lightning.demos.boring_classes import BoringModel
 from pytorch_lightning.loggers import CSVLogger
-from torch.utils.data import DataLoader
 from wandb.proto import wandb_internal_pb2
 
 from lightning_cse.engine.record import final_values
-from lightning_cse.loggers import CurvesLogger, build, build_loggers, log_final
-from lightning_cse.runs import Curves, Run
+from lightning_cse.loggers import build, build_loggers, log_final
+from lightning_cse.runs import Run
 
 
 @pytest.fixture(autouse=True)
@@ -100,30 +100,6 @@ def history(records):
     return [values_of(row.item) for row in of_type(records, "history")]
 
 
-class Line(LightningModule):
-    """Fits nothing, logs the index of a batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(1, 1)
-
-    def training_step(self, batch, index):
-        self.log("train/index", float(index))
-        return self.layer(batch).sum()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def fit(used, folder):
-    """Fit on four constant batches of one."""
-    switches = ("enable_progress_bar", "enable_model_summary", "enable_checkpointing")
-    options = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1}
-    options |= dict.fromkeys(switches, False)
-    trainer = Trainer(logger=used, default_root_dir=folder, **options)
-    trainer.fit(Line(), DataLoader(torch.ones(4, 1)))
-
-
 @pytest.mark.slow
 def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -153,42 +129,6 @@ def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
         assert [end.exit_code for end in of_type(sent_records, "exit")] == [seed]
         sent = b"".join(record.SerializeToString() for record in sent_records)
         assert b"on-the-command-line" not in sent
-
-
-def test_same_values_as_the_curves(tmp_path):
-    wandb_logger = wandb_of(tmp_path)
-    curves = Curves(tmp_path / "curves.csv")
-    logger = CurvesLogger(curves)
-    fit([logger, wandb_logger], tmp_path)
-    wandb_logger.close()
-    assert curves.read()["train/index"] == [(step, float(step)) for step in range(4)]
-    rows = history(written(tmp_path))
-    for key, points in curves.read().items():
-        assert [(row["trainer/global_step"], row[key]) for row in rows] == points
-
-
-class Broken:
-    """A W&B run of which one method fails."""
-
-    url = "nowhere"
-
-    def __init__(self, method):
-        self.method = method
-        self.calls = []
-
-    def called(self, name):
-        self.calls.append(name)
-        if name == self.method:
-            raise ConnectionError(f"no {name}")
-
-        return {}
-
-    def __getattr__(self, name):
-        return lambda *_, **__: self.called(name)
-
-    @property
-    def summary(self):
-        return self.called("summary")
 
 
 RECORD = {
@@ -231,24 +171,25 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
 
 @pytest.mark.parametrize("method", ["init", "log", "finish"])
 def test_one_warning_and_then_silence(tmp_path, monkeypatch, caplog, method):
-    run = Broken(method)
-
-    def init(**_):
-        if method == "init":
-            raise wandb.errors.CommError("no init")
-
-        return run
-
-    monkeypatch.setattr(wandb, "init", init)
+    run = MagicMock()
+    run.configure_mock(**{f"{method}.side_effect": ConnectionError(f"no {method}")})
+    monkeypatch.setattr(wandb, "init", run.init if method == "init" else lambda **_: run)
     logger = wandb_of(tmp_path)
-    fit([logger], tmp_path)
+    trainer = Trainer(
+        accelerator="cpu",
+        max_steps=2,
+        limit_val_batches=0,
+        logger=logger,
+        default_root_dir=tmp_path,
+        enable_progress_bar=False,
+    )
+    trainer.fit(BoringModel())
     log_final(logger, final_values(RECORD), 20)
     logger.close(0)
     logger.close(0)
-    warnings = [message for message in caplog.messages if f"no {method}" in message]
-    assert len(warnings) == 1
-    assert warnings[0].endswith("the run continues without it")
-    assert run.calls.count(method) == (0 if method == "init" else 1)
+    (warning,) = [message for message in caplog.messages if f"no {method}" in message]
+    assert warning.endswith("the run continues without it")
+    assert getattr(run, method).call_count == 1
 
 
 class Mine(CSVLogger):
@@ -260,9 +201,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, caplog
     monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
     monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
     nodes = {"tensorboard": {"_target_": "pytorch_lightning.loggers.TensorBoardLogger"}}
-    run = Run(tmp_path, "gausscse", "0", 0)
-    loggers = build_loggers(nodes, run, {}, group="", tags=(), resumed_at=None)
-    assert loggers == []
+    assert built(tmp_path, nodes) == []
     (warning,) = caplog.messages
     assert "pip install 'lightning_cse[tensorboard]'" in warning
 

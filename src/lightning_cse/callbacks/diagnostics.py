@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from lightning_cse.data import ContrastiveDataModule, read_corpus
 from lightning_cse.data.rows import digests_of, files_of, has, names_of
+from lightning_cse.embeddings import Embedding
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
 from lightning_cse.methods import Method
@@ -66,8 +67,8 @@ class Diagnostics(Callback):
     def __init__(
         self, held_out: Side | None, evaluation: Side | None, *, dropout: bool = False
     ) -> None:
-        self.held_out = held_out
-        self.evaluation = evaluation
+        sides = zip(RFD_SIDES, (held_out, evaluation), strict=True)
+        self.sides = {name: side for name, side in sides if side}
         self.dropout = dropout
         self.curves: dict[str, list[float]] = {}
         """The values of each measure, side and view, one per evaluation after step 0."""
@@ -92,11 +93,19 @@ class Diagnostics(Callback):
 
     def _dropout_passes(self, trainer: pl.Trainer, method: Method) -> tuple[Embedded, Embedded]:
         """Embed the sentences, and the second sentences of all pairs, in training mode."""
-        passes = []
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
+
+        def embed(distinct: list[str]) -> Embedding:
+            embedding: Embedding = method.model.embed(distinct, data.tokens_of(distinct))
+            return embedding
+
+        passes: list[Embedded] = []
         with isolate_rng(), trainer.precision_plugin.forward_context(), _training_mode(method):
             for number, sentences in enumerate((self.sentences(), self.seconds())):
                 with method.view(number):
-                    passes.append(_embed(trainer, method, sentences))
+                    passes.append(Embedded(method.model, sentences, embed))
+
+                check_finite(passes[-1].embedding, trainer.global_step)
 
         return passes[0], passes[1]
 
@@ -108,12 +117,6 @@ class Diagnostics(Callback):
         """Continue the running RFD."""
         self.curves = state_dict["curves"]
         self._step = state_dict["step"]
-
-    @property
-    def sides(self) -> dict[str, Side]:
-        """The sides by name."""
-        sides = zip(RFD_SIDES, (self.held_out, self.evaluation), strict=True)
-        return {name: side for name, side in sides if side}
 
     @property
     def sizes(self) -> dict[str, dict[str, Any]]:
@@ -128,22 +131,16 @@ class Diagnostics(Callback):
 
     def sentences(self) -> list[str]:
         """Return every sentence that `measure` looks up."""
-        sentences: list[str] = []
+        parts: list[Sequence[str]] = []
         for side in self.sides.values():
-            sentences += side.sentences
-            for first, second in side.pairs.values():
-                sentences += [*first, *second]
+            parts += [side.sentences, *itertools.chain(*side.pairs.values())]
 
-        return sentences
+        return list(itertools.chain(*parts))
 
     def seconds(self) -> list[str]:
         """Return the second sentence of every pair."""
-        sentences: list[str] = []
-        for side in self.sides.values():
-            for _, second in side.pairs.values():
-                sentences += second
-
-        return sentences
+        seconds = [second for side in self.sides.values() for _, second in side.pairs.values()]
+        return list(itertools.chain(*seconds))
 
     def measure(self, embedded: Embedded, second: Embedded, step: int) -> dict[str, float]:
         """Return all values of this evaluation by key, from the embedded `sentences`.
@@ -197,17 +194,6 @@ class Diagnostics(Callback):
         return difficulty
 
 
-def _embed(trainer: pl.Trainer, method: Method, sentences: Sequence[str]) -> Embedded:
-    """Embed the distinct sentences among some, whose tokens the data module has."""
-    data: Any = trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
-    distinct = list(dict.fromkeys(sentences))
-    tokens = data.tokens_of(distinct)
-    embedded = Embedded(method.model, distinct, lambda texts: method.model.embed(texts, tokens))
-    check_finite(embedded.embedding, trainer.global_step)
-
-    return embedded
-
-
 @contextmanager
 def _training_mode(module: nn.Module) -> Iterator[None]:
     """Put a module and all its parts in training mode, and restore the mode of each afterwards."""
@@ -235,7 +221,8 @@ def build_diagnostics(
 
     evaluation = None
     if options["evaluation"] != "none":
-        evaluation = stsb_dev(list(method.pairs), options, data_dir)
+        rows = read_corpus("stsb", "dev", data_dir)
+        evaluation = scored_pairs(rows, list(method.pairs), options)
 
     held_out = None
     if len(data.held_out):
@@ -268,15 +255,10 @@ def held_out_side(method: Method, data: ContrastiveDataModule, limit: int) -> Si
     return Side(pairs, _flat(watched, spread)[:limit], sentences_a_row=len(spread))
 
 
-def stsb_dev(views: Sequence[str], options: Mapping[str, Any], data_dir: str) -> Side:
-    """Return STS-B dev as NGCSE uses it (see `scored_pairs`)."""
-    return scored_pairs(read_corpus("stsb", "dev", data_dir), views, options)
-
-
 def scored_pairs(
     rows: Dataset, views: Sequence[str], options: Mapping[str, Any], key: str = "diag"
 ) -> Side:
-    """Return pairs with a score as a side.
+    """Return pairs with a score as a side, as NGCSE uses STS-B dev.
 
     Alignment is over similar pairs, those of at least ``positive_score``; uniformity is also over
     dissimilar ones, of at most ``negative_score``, cut to the first ``sentences``. ``key`` is the

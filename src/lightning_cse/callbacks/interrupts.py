@@ -51,18 +51,13 @@ class Interrupts(Checkpoint):
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
 
-    def on_train_start(self, *args: Any) -> None:
+    def on_train_start(self, *args: Any, **kwargs: Any) -> None:
         """Replace the handler that Lightning has just installed, which would exit with code 0."""
         for signum in self._previous:
             signal.signal(signum, self._handle)
 
-    def on_validation_start(self, *args: Any) -> None:
-        """Replace Lightning's handler outside training, too."""
-        self.on_train_start()
-
-    def on_test_start(self, *args: Any) -> None:
-        """Replace Lightning's handler outside training, too."""
-        self.on_train_start()
+    on_validation_start = on_train_start
+    on_test_start = on_train_start
 
     def on_train_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Stop if a signal came in the step before, whose validation has saved the state; only
@@ -73,14 +68,7 @@ class Interrupts(Checkpoint):
         if self.signum is not None:
             self._stop_after_step(trainer)
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Save and stop after a signal to any process, unless the step is validated first."""
         accumulates = trainer.global_step == self._before
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # set by Lightning

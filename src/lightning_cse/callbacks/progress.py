@@ -39,14 +39,12 @@ class Lines(Callback):
         self._loss = loss if self._loss is None else self._loss + loss
         self._batches += 1
 
-    def on_validation_start(self, *args: Any) -> None:
+    def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin to count."""
         self._sentences = 0
         self._time = time.monotonic()
 
-    def on_test_start(self, *args: Any) -> None:
-        """Begin to count."""
-        self.on_validation_start()
+    on_test_start = on_validation_start
 
     def on_validation_batch_end(
         self,
@@ -55,6 +53,7 @@ class Lines(Callback):
         outputs: Any,
         batch: Any,
         *args: Any,
+        **kwargs: Any,
     ) -> None:
         """Log how many sentences are embedded, if there was no line for a while."""
         self._sentences += len(batch["sentences"])
@@ -63,16 +62,7 @@ class Lines(Callback):
             log.info("%s: %s sentences embedded", stage, f"{self._sentences:,}")
             self._time = time.monotonic()
 
-    def on_test_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        *args: Any,
-    ) -> None:
-        """Log how many sentences are embedded, if there was no line for a while."""
-        self.on_validation_batch_end(trainer, pl_module, outputs, batch)
+    on_test_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Log the line of this validation."""
@@ -105,9 +95,11 @@ class Timing(Callback):
         self.sentences = 0
         self._start = 0.0
 
-    def on_train_batch_start(self, *args: Any) -> None:
+    def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Start the clock."""
         self._start = time.perf_counter()
+
+    on_validation_start = on_train_batch_start
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *args: Any
@@ -115,10 +107,6 @@ class Timing(Callback):
         """Add the time of the step; on a GPU, only steps that are logged wait for the device."""
         self.training += time.perf_counter() - self._start
         self.sentences += outputs["sentences"]
-
-    def on_validation_start(self, *args: Any) -> None:
-        """Start the clock."""
-        self._start = time.perf_counter()
 
     def on_validation_end(self, *args: Any) -> None:
         """Add the time of the validation."""

@@ -16,20 +16,6 @@ from lightning_cse.errors import ConfigError, did_you_mean, user_error
 CHOSEN = {"name": "experiment", "suite": "suite", "pattern": "pattern", "data": "data"}
 """Keys that are set by choosing an option of a group."""
 
-_ORDER = "the order of the rows follows from the seed, and a resumed run continues in it"
-_FILES = "a run's folder has its files: paths.runs_dir, keep_last=true"
-REFUSED = {
-    "barebones": "a run needs its curves and checkpoints; logger=csv leaves out the dashboard",
-    "callbacks": "add each by a name: +callbacks.mine={_target_: my_module.MyCallback}",
-    "check_val_every_n_epoch": "dev sets are evaluated by optimizer steps: eval_every",
-    "ckpt_path": "the same command resumes a run; init_from=RUN starts from another run's weights",
-    "default_root_dir": _FILES,
-    "logger": "choose a dashboard: logger=wandb, logger=tensorboard or, for none, logger=csv",
-    "reload_dataloaders_every_n_epochs": _ORDER,
-    "use_distributed_sampler": _ORDER,
-}
-"""Arguments of Lightning's Trainer that cannot work, and what to use in their place."""
-
 _PAIR = ("premise", "hypothesis", "label")
 OWN = {
     "sts": ("sentence1", "sentence2", "score"),
@@ -56,9 +42,6 @@ def check(cfg: DictConfig, config_name: str) -> None:
     of_others = {key for schema in SCHEMAS.values() for key in get_type_hints(schema)}
     of_others -= get_type_hints(SCHEMAS[config_name]).keys()
     values = {key: value for key, value in values.items() if key not in of_others}
-    if refused := list(_refused(values.get("trainer"))):
-        raise ConfigError(refused)
-
     lines: dict[tuple[str, str], str] = {}  # several keys may refer to one value
     for key, text in faults(values, "", SCHEMAS[config_name]):
         lines.setdefault((key.rpartition(".")[2], text), f"{key}: {text}")
@@ -91,13 +74,6 @@ def _plain(cfg: DictConfig) -> dict[str, Any]:
         raise user_error(error) or ConfigError([fault]) from error
 
     return dict(values)
-
-
-def _refused(trainer: Any) -> Iterator[str]:
-    """Yield a fault for each argument of the Trainer that cannot work."""
-    for name in trainer if isinstance(trainer, dict) else ():
-        if name in REFUSED:
-            yield f"trainer.{name}: cannot be set; {REFUSED[name]}"
 
 
 # What types cannot say ------------------------------------------------------------------------

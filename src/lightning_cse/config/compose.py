@@ -21,7 +21,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 
-from lightning_cse.config.own_data import add_test_sets, recipe_names, replace_values
+from lightning_cse.config.own_data import add_test_sets, replace_values
+from lightning_cse.config.recipe import recipe_value
 from lightning_cse.errors import ConfigError
 from lightning_cse.paths import SAMPLE_DIR, conf_dir, encoder_name
 
@@ -59,7 +60,6 @@ def initialized() -> Iterator[ConfigLoader]:
 @functools.cache
 def compose(config_name: str, *overrides: str) -> DictConfig:
     """Compose a config with Hydra's own node; the result is shared, so do not change it."""
-    register()
     with initialized():
         return hydra.compose(config_name, list(overrides), return_hydra_config=True)
 
@@ -81,9 +81,8 @@ def use_config_dir(folder: Path) -> None:
 
 def compose_run(config_name: str, overrides: Iterable[str]) -> DictConfig:
     """Compose and complete a config, without Hydra's node."""
-    register()
+    words = list(overrides)
     with initialized():
-        words = list(overrides)
         cfg = hydra.compose(config_name, words)
 
     complete(cfg, words)
@@ -119,44 +118,14 @@ def plain_line(error: BaseException) -> str:
 # Resolvers -----------------------------------------------------------------------------------
 
 
-def register() -> None:
-    """Register the resolvers ``recipe``, ``sample_dir`` and ``needed``; calling it again changes
-    nothing.
-    """
-    OmegaConf.register_new_resolver("recipe", _recipe, replace=True)
-    OmegaConf.register_new_resolver("sample_dir", lambda: str(SAMPLE_DIR), replace=True)
-    OmegaConf.register_new_resolver("needed", _needed, replace=True)
-
-
 def _needed(advice: str) -> None:
     """Raise ConfigError: only the user knows this value, and ``advice`` says how to give it."""
     raise ConfigError([f"this experiment needs {advice}"])
 
 
-def _recipe(key: str, *, _root_: DictConfig) -> Any:
-    """Return ``recipe.<recipe_name>.<key>``, else ``recipe.default.<key>``."""
-    recipes = _recipes(_root_)
-    name = recipe_name(_root_)
-    numbers = recipes.get("default", {}) | recipes.get(name, {})
-
-    if key in numbers:
-        return numbers[key]
-
-    raise ConfigError([f"${{recipe:{key}}}: recipe.{name} and recipe.default lack {key}"])
-
-
-def recipe_name(cfg: DictConfig) -> str:
-    """Return the name of a config's recipe: ``own`` for a sentence encoder on files of your own,
-    its encoder's name, or ``default``.
-    """
-    recipes = _recipes(cfg)
-
-    return next((name for name in recipe_names(cfg) if name in recipes), "default")
-
-
-def _recipes(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    recipes: Any = OmegaConf.to_container(cfg.get("recipe") or OmegaConf.create(), resolve=True)
-    return {name: numbers for name, numbers in recipes.items() if numbers}
+OmegaConf.register_new_resolver("recipe", recipe_value, replace=True)
+OmegaConf.register_new_resolver("sample_dir", lambda: str(SAMPLE_DIR), replace=True)
+OmegaConf.register_new_resolver("needed", _needed, replace=True)
 
 
 # What follows from a composed config ---------------------------------------------------------
@@ -175,12 +144,11 @@ def complete(cfg: DictConfig, overrides: Iterable[str]) -> None:
 def _name_encoder(cfg: DictConfig) -> None:
     """Name an encoder of another source than its option's after its folder or hub id."""
     node = cfg.get("encoder")
-    source = node.get("source") if isinstance(node, DictConfig) else None
-    file = conf_dir() / "encoder" / f"{node.get('name')}.yaml" if source else None
-    if not isinstance(source, str) or file is None or not file.is_file():
+    if not isinstance(node, DictConfig) or not isinstance(source := node.get("source"), str):
         return
 
-    option: Any = OmegaConf.load(file)
+    file = conf_dir() / "encoder" / f"{node.get('name')}.yaml"
+    option: Any = OmegaConf.load(file) if file.is_file() else node
     if source == option.get("source"):
         return
 

@@ -34,7 +34,6 @@ from lightning_cse.config.compose import (
     CompositionError,
     complete,
     in_sweep,
-    register,
     task_overrides,
     without_hydra,
 )
@@ -60,7 +59,6 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
     """
     argv = sys.argv
     words = ordered(argv[1:] if args is None else args)
-    register()
     runner = Runner(task, config_name, sys.stderr)
     command = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=config_name)
     printed = io.StringIO()  # Hydra prints a traceback for most errors, and then exits
@@ -90,7 +88,6 @@ def call(task: str, config_name: str, overrides: Sequence[str]) -> Any:
 
     words = ordered(overrides)
     before = Singleton.get_state()
-    register()
     if not logging.root.handlers:  # the program has not set up logging
         logging.basicConfig(stream=sys.stdout, format="%(message)s")
         logging.getLogger("lightning_cse").setLevel(logging.INFO)
@@ -155,7 +152,6 @@ class Runner:
 
     def run(self, cfg: DictConfig) -> Any:
         """Complete and check the config, import the task and return its result."""
-        register()
         overrides = task_overrides()
         sources = HydraConfig.get().runtime.config_sources
         folders = [source.path for source in sources if source.provider in CONFIG_DIRS]

@@ -24,7 +24,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 from lightning_cse.config.schema import Builds
-from lightning_cse.errors import did_you_mean, extra_with
+from lightning_cse.errors import did_you_mean, install_hint
 
 Fault = tuple[str, str]
 """A dotted key, and what is wrong with its value."""
@@ -68,10 +68,8 @@ def faults(value: Any, key: str, annotation: Any) -> Iterator[Fault]:
 
 def _alternatives(annotation: Any) -> list[Any]:
     """Return the parts of a union."""
-    if get_origin(annotation) in (Union, UnionType):
-        return [part for union in get_args(annotation) for part in _alternatives(union)]
-
-    return [annotation]
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return list(get_args(annotation)) if is_union else [annotation]
 
 
 # Mappings ------------------------------------------------------------------------------------
@@ -109,8 +107,7 @@ def _node_faults(node: Mapping[str, Any], key: str, annotation: Any) -> Iterator
         target = pkgutil.resolve_name(name)
         annotations, is_open = _arguments(target, is_partial=is_partial)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        extra = extra_with(getattr(error, "name", None) or "")
-        hint = f"; pip install 'lightning_cse[{extra}]'" if extra else ""
+        hint = install_hint(getattr(error, "name", None))
         yield f"{key}._target_", f"{name!r} cannot be used ({error}){hint}"
         return
 
@@ -120,9 +117,6 @@ def _node_faults(node: Mapping[str, Any], key: str, annotation: Any) -> Iterator
     if text := _wrong_class(target, Any if is_partial and not builds.base else annotation):
         yield f"{key}._target_", f"{text}, got {name}"
         return
-
-    if key == "callbacks.early_stopping" and node.get("patience") is None:  # it is left out
-        node = {option: value for option, value in node.items() if option != "patience"}
 
     if builds.options:
         narrower = get_type_hints(builds.options, include_extras=True)

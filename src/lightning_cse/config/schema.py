@@ -5,7 +5,7 @@ that stands here.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict, runtime_checkable
+from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -25,7 +25,6 @@ class Builds:
     options: Any = None
 
 
-@runtime_checkable
 class Embeds(Protocol):
     """What a baseline can do."""
 
@@ -45,22 +44,33 @@ Recipe = dict[str, dict[RecipeKey, bool | int | float | str | None] | None]
 Accelerator = Literal["auto", "cpu", "gpu", "cuda", "mps"]
 
 _LEVEL = r"\w[\w.+-]{0,79}"
+_CURVES = "a run needs its curves and checkpoints; logger=csv leaves out the dashboard"
+_BY_NAME = "add each by a name: +callbacks.mine={_target_: my_module.MyCallback}"
+_STEPS = "dev sets are evaluated by optimizer steps: eval_every"
+_GROUP = "choose a dashboard: logger=wandb, logger=tensorboard or, for none, logger=csv"
+_FILES = "a run's folder has its files: paths.runs_dir, keep_last=true"
+_ORDER = "the order of the rows follows from the seed, and a resumed run continues in it"
 _FSDP = (
-    "{strategy} shards the weights, but evaluation, gradient clipping and checkpoints need them "
-    "whole between steps; use ddp, and to save memory +adapter=lora, "
+    "fsdp shards the weights, but evaluation, gradient clipping and checkpoints need them whole "
+    "between steps; use ddp, and to save memory +adapter=lora, "
     "encoder.gradient_checkpointing=true or method.chunk_size"
 )
 
 
-def _whole(strategy: Any) -> Any:
-    if str(strategy).startswith("fsdp"):
-        raise PydanticCustomError("refused", _FSDP, {"strategy": strategy})
+def refused(advice: str, prefix: str = "") -> BeforeValidator:
+    """Refuse values that begin with ``prefix``, and say what to use in their place."""
 
-    return strategy
+    def refuse(value: Any) -> Any:
+        if str(value).startswith(prefix):
+            raise PydanticCustomError("refused", "cannot be set; {advice}", {"advice": advice})
+
+        return value
+
+    return BeforeValidator(refuse)
 
 
 Strategy = Annotated[
-    Literal["auto", "ddp", "ddp_find_unused_parameters_true"], BeforeValidator(_whole)
+    Literal["auto", "ddp", "ddp_find_unused_parameters_true"], refused(_FSDP, "fsdp")
 ]
 
 
@@ -93,8 +103,14 @@ class LoggerOptions(TypedDict):
     save_dir: NotRequired[Any]
 
 
+class CallbackOptions(TypedDict):
+    """Early stopping is left out while its patience is null."""
+
+    patience: NotRequired[int | None]
+
+
 class TrainerOptions(TypedDict):
-    """Arguments of Lightning's Trainer that have bounds or fewer choices."""
+    """Arguments of Lightning's Trainer that have bounds or fewer choices, or that cannot work."""
 
     accelerator: Accelerator
     strategy: Strategy
@@ -109,6 +125,13 @@ class TrainerOptions(TypedDict):
     gradient_clip_algorithm: Literal["norm", "value"] | None
     enable_checkpointing: NotRequired[Literal[True] | None]
     limit_val_batches: NotRequired[Count | Annotated[float, Field(gt=0, le=1)] | None]
+    barebones: NotRequired[Annotated[Any, refused(_CURVES)]]
+    callbacks: NotRequired[Annotated[Any, refused(_BY_NAME)]]
+    check_val_every_n_epoch: NotRequired[Annotated[Any, refused(_STEPS)]]
+    default_root_dir: NotRequired[Annotated[Any, refused(_FILES)]]
+    logger: NotRequired[Annotated[Any, refused(_GROUP)]]
+    reload_dataloaders_every_n_epochs: NotRequired[Annotated[Any, refused(_ORDER)]]
+    use_distributed_sampler: NotRequired[Annotated[Any, refused(_ORDER)]]
 
 
 Data = Annotated[Node, Builds("lightning_cse.data.ContrastiveData")]
@@ -185,7 +208,9 @@ class Train(Command):
     method: Annotated[Node, Builds("lightning_cse.methods.Method", MethodOptions)]
     suite: Suite
     baselines: dict[str, Annotated[Node, Builds("lightning_cse.config.schema.Embeds")]]
-    callbacks: dict[str, Annotated[Node, Builds("pytorch_lightning.Callback")] | None]
+    callbacks: dict[
+        str, Annotated[Node, Builds("pytorch_lightning.Callback", CallbackOptions)] | None
+    ]
     logger: dict[str, Logger] | None
     trainer: Annotated[Node, Builds("pytorch_lightning.Trainer", TrainerOptions)]
 

@@ -1,7 +1,6 @@
 """What was probably meant by the words that Hydra refuses, behind Hydra's own message."""
 
 import argparse
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from lightning_cse.config.compose import (
     plain_line,
     without_hydra,
 )
-from lightning_cse.errors import ConfigError, user_error
+from lightning_cse.errors import ConfigError, did_you_mean, nearest, user_error
 
 _HINTS = {
     "hydra/launcher": " - joblib and submitit are extras: pip install 'lightning_cse[joblib,slurm]'",
@@ -69,11 +68,12 @@ def _suggestion(error: BaseException, word: str, cfg: DictConfig) -> tuple[str, 
     line = plain_line(error)
     if isinstance(error, MissingConfigException):
         option = str(error.missing_cfg_file).removeprefix(f"{key}/")
-        close = difflib.get_close_matches(option, error.options or options(key), n=1)
-        if not close or option not in value:
+        choices = error.options or options(key)
+        choice = nearest(option, choices)
+        if choice is None or option not in value:
             return line + _HINTS.get(key, ""), []
 
-        return f"{line} - did you mean '{close[0]}'?", [word.replace(option, close[0])]
+        return line + did_you_mean(option, choices), [word.replace(option, choice)]
 
     if isinstance(error, RecursionError):
         return f"{word}: a value, or an alias in a YAML file, contains itself", []
@@ -95,9 +95,9 @@ def _nearest(key: str, cfg: DictConfig) -> str:
         return ""
 
     by_word = {name.rpartition(".")[2]: name for name in sorted(keys, key=len, reverse=True)}
-    close = difflib.get_close_matches(key.rpartition(".")[2], by_word, n=1, cutoff=0.7)
+    similar = nearest(key.rpartition(".")[2], by_word, cutoff=0.7)
 
-    return f" - did you mean '{by_word[close[0]]}'?" if close else ""
+    return f" - did you mean '{by_word[similar]}'?" if similar else ""
 
 
 def _keys(settings: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -13,7 +13,8 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from lightning_cse import runs
 from lightning_cse.callbacks import Interrupts
-from lightning_cse.config.compose import in_sweep, recipe_name
+from lightning_cse.config.compose import in_sweep
+from lightning_cse.config.recipe import recipe_name
 from lightning_cse.engine.automatic import machine_values
 from lightning_cse.engine.build import build, plain
 from lightning_cse.engine.processes import claimed, join, lost_process

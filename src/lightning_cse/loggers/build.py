@@ -12,7 +12,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from requests.utils import get_netrc_auth
 
-from lightning_cse.errors import extra_with, one_line
+from lightning_cse.errors import install_hint, one_line
 from lightning_cse.loggers.guard import Guard, guarded
 from lightning_cse.runs import Run
 
@@ -74,10 +74,8 @@ def build_loggers(
             if isinstance(error, ImportError) and issubclass(logger_class, TensorBoardLogger):
                 module = "tensorboard"  # Lightning does not name it
 
-            extra = extra_with(module or "")
-            hint = f"; pip install 'lightning_cse[{extra}]'" if extra else ""
             message = "logger.%s: %s%s: the run continues without it"
-            log.warning(message, name, one_line(error), hint)
+            log.warning(message, name, one_line(error), install_hint(module))
             continue
 
         if isinstance(logger, WandbLogger):

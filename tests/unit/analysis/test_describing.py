@@ -5,28 +5,19 @@ alone.
 import json
 
 import pytest
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from lightning_cse.analysis.describing import describe
-from lightning_cse.config.compose import complete, register
+from lightning_cse.config.compose import compose_run
 from lightning_cse.config.launch import ordered
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import DataError, EncoderError
-from lightning_cse.paths import conf_dir
 
 
 def composed(*overrides):
-    register()
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        cfg = hydra_compose("describe", ordered(overrides))
-
-    complete(cfg, overrides)
-
-    return cfg
+    return compose_run("describe", ordered(overrides))
 
 
 @pytest.fixture

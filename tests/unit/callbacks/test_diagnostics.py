@@ -1,33 +1,20 @@
 """Diagnostics: the values of the metrics, their keys, and the two sides."""
 
-from functools import partial
-from typing import Any
-
 import pytest
 import torch
 
-from lightning_cse.callbacks import Diagnostics, Side, build_diagnostics
-from lightning_cse.callbacks.diagnostics import stsb_dev
-from lightning_cse.data import (
-    ContrastiveData,
-    ContrastiveDataModule,
-    NLITriplets,
-    Sentences,
-    sample_dir,
-)
+from lightning_cse.callbacks import Diagnostics, Side, scored_pairs
+from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.embeddings import DualEmbedding
-from lightning_cse.encoders import tiny_encoder
+from lightning_cse.engine.build import build
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded
-from lightning_cse.losses import InfoNCE
-from lightning_cse.methods import Schedule, SimCSE, UnsupervisedSimCSE
 from lightning_cse.metrics import alignment, uniformity
 
 OPTIONS = {"positive_score": 4.0, "negative_score": 1.0, "sentences": 1000}
 A = ["a", "b", "c"]
 B = ["d", "e", "f"]
 C = ["g", "h"]
-COMMON: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 
 
 class Fixed:
@@ -82,57 +69,55 @@ def test_rfd_is_the_running_mean_after_step_zero():
             assert values["diag/rfd_alignment"] == pytest.approx(want)
 
 
-def build(method, **options):
-    """Return the diagnostics of a method on its kind of data in the sample corpus, and the data."""
-    unsupervised = issubclass(method, UnsupervisedSimCSE)
-    encoder = tiny_encoder(layers=1)
-    settings = ContrastiveData(
-        train=["wiki1m/train" if unsupervised else "simcse_nli/train"],
-        rows=Sentences() if unsupervised else NLITriplets(),
-        batch_size=8,
-        drop_last=False,
-        data_dir=str(sample_dir()),
-        held_out_share=options.pop("held_out_share", 0.2),
-    )
-    data = ContrastiveDataModule(settings, tokenize=encoder.tokenizer, seed=0)
-    options = OPTIONS | {"evaluation": "none", "dropout": False} | options
-    built = method(encoder, InfoNCE(), **COMMON)
+@pytest.fixture
+def parts(compose):
+    """Build an experiment with the tiny encoder, and without an evaluation side."""
 
-    return build_diagnostics(built, data, options, str(sample_dir())), data
+    def built(*overrides):
+        return build(
+            compose("+debug=tiny", "paths.cache_dir=null", "diag.evaluation=none", *overrides)
+        )
+
+    return built
 
 
-def test_pairs_of_a_sentence_with_itself_need_dropout():
+def test_pairs_of_a_sentence_with_itself_need_dropout(parts):
     with pytest.raises(ConfigError, match=r"diag\.dropout: UnsupervisedSimCSE .* set it to true"):
-        build(UnsupervisedSimCSE)
+        parts("+experiment=simcse_unsup", "diag.dropout=false")
 
-    diagnostics, data = build(UnsupervisedSimCSE, dropout=True)
-    sentences = data.held_out["anchor"][:]
-    assert diagnostics.held_out.pairs == {"primary": (sentences, sentences)}
-    assert diagnostics.held_out.sentences == diagnostics.seconds() == sentences
+    built = parts("+experiment=simcse_unsup", "diag.dropout=true")
+    sentences = built.data.held_out["anchor"][:]
+    (side,) = built.diagnostics.sides.values()
+    assert side.pairs == {"primary": (sentences, sentences)}
+    assert side.sentences == built.diagnostics.seconds() == sentences
 
 
-def test_held_out_side_has_all_pairs_and_the_first_sentences():
-    diagnostics, data = build(SimCSE, sentences=7)
+def test_held_out_side_has_all_pairs_and_the_first_sentences(parts):
+    built = parts("+experiment=simcse_sup", "diag.sentences=7", "data.held_out_rows=null")
     roles = ("premise", "entailment", "contradiction")
-    columns = [data.held_out[role][:] for role in roles]
+    columns = [built.data.held_out[role][:] for role in roles]
     sentences = [sentence for row in zip(*columns, strict=True) for sentence in row]
-    assert diagnostics.held_out.pairs == {"primary": (columns[0], columns[1])}
-    assert diagnostics.held_out.sentences == sentences[:7]
+    (side,) = built.diagnostics.sides.values()
+    assert side.pairs == {"primary": (columns[0], columns[1])}
+    assert side.sentences == sentences[:7]
     pairs = {"primary": len(columns[0])}
-    assert diagnostics.sizes == {"held_out": {"pairs": pairs, "sentences": 7}}
+    assert built.diagnostics.sizes == {"held_out": {"pairs": pairs, "sentences": 7}}
+
+
+def stsb_dev(folder, **options):
+    return scored_pairs(read_corpus("stsb", "dev", str(folder)), ["explicit"], OPTIONS | options)
 
 
 def test_counts_are_those_of_the_authors(real_data):
     """NGCSE's plotting code: 264 similar pairs; of 1,306 sentences the first 1,000, 975
     distinct.
     """
-    side = stsb_dev(["explicit"], OPTIONS, str(real_data))
+    side = stsb_dev(real_data)
     assert len(side.pairs["explicit"][0]) == 264
     assert (len(side.sentences), len(set(side.sentences))) == (1000, 975)
-    everything = stsb_dev(["explicit"], OPTIONS | {"sentences": 10**6}, str(real_data))
-    assert len(everything.sentences) == 1306
+    assert len(stsb_dev(real_data, sentences=10**6).sentences) == 1306
 
 
 def test_a_score_that_no_pair_has_is_refused():
     with pytest.raises(ConfigError, match=r"diag\.positive_score: no pair of .*sts-dev\.csv"):
-        stsb_dev(["explicit"], OPTIONS | {"positive_score": 9}, str(sample_dir()))
+        stsb_dev(sample_dir(), positive_score=9)

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from lightning_cse.arguments import quote_free_text
-from lightning_cse.config.compose import complete, compose
+from lightning_cse.config.compose import compose_run
 from lightning_cse.engine.evaluate import evaluate
 from lightning_cse.runs import Run
 
@@ -17,9 +16,7 @@ def run(tmp_path):
 
     def evaluated(*overrides):
         line = ("corpora=sample", "paths=sample", *overrides)
-        composed = compose("evaluate", *quote_free_text(line))
-        cfg = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
-        complete(cfg, line)
+        cfg = compose_run("evaluate", quote_free_text(line))
         cfg.paths.runs_dir = str(tmp_path / "runs")
 
         if cfg.paths.cache_dir is not None:

@@ -3,14 +3,11 @@
 import json
 
 import pytest
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from lightning_cse.config.compose import register
+from lightning_cse.config.compose import compose_run
 from lightning_cse.config.launch import ordered
 from lightning_cse.generation.generating import Generation, check
-from lightning_cse.paths import conf_dir
 
 
 @pytest.fixture
@@ -31,12 +28,8 @@ def generation(tmp_path):
         ]
         by_key = {word.lstrip("+").partition("=")[0]: word for word in words}
         line = list(by_key.values())
-        register()
         GlobalHydra.instance().clear()
-
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            cfg = hydra_compose("generate", ordered(line))
-
+        cfg = compose_run("generate", ordered(line))
         check(cfg)
 
         return Generation(cfg, by_key["data"].removeprefix("data="), line)

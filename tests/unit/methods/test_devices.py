@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from lightning_cse.config.compose import register
+import lightning_cse.config.compose  # noqa: F401 - the resolvers of configs
 from lightning_cse.devices import gather_rows, share
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.encoders import passes as encoder_passes
@@ -100,7 +100,6 @@ def differences(results, other_results):
 
 def on_one_of_several(rank, file, cfgs):
     torch.set_num_threads(1)
-    register()
     SentenceEncoder.forward = fixed_dropout(SentenceEncoder.forward)  # type: ignore[method-assign]
     alone = {name: steps(cfg) for name, cfg in cfgs.items()}
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=DEVICES)
