@@ -22,7 +22,7 @@ from lightning_cse.data.preparation import Tables
 from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.engine.automatic import encoder_values
 from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
-from lightning_cse.evaluation import HeldOutRetrieval, Task, check_parts
+from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.evaluation.task import Answers
 from lightning_cse.methods import Method
 
@@ -81,6 +81,15 @@ class Parts:
     def encoder_digests(self) -> dict[str, str]:
         """The name of the encoder, and the digests of its files."""
         return {"name": self.encoder.name, **self.encoder.digests}
+
+    @property
+    def parameter_counts(self) -> dict[str, int]:
+        """The numbers of all parameters and of those that are trained."""
+        sizes = [(weight.numel(), weight.requires_grad) for weight in self.method.parameters()]
+        return {
+            "total": sum(size for size, _ in sizes),
+            "trainable": sum(size for size, is_trained in sizes if is_trained),
+        }
 
 
 def build(cfg: DictConfig) -> Parts:
@@ -212,11 +221,10 @@ def build_tasks(
         task: Task = built(node)
         corpus, line, setting = str(key).partition("_")
         name = corpus + task.suffix + line + setting
-        if isinstance(task, HeldOutRetrieval) and held_out is not None:
+        if held_out is not None and hasattr(task, "take"):  # as `HeldOutRetrieval`
             task.take(*held_out)
 
         reason = task.lacking()
-
         if reason is None:
             tasks[name] = task
         else:

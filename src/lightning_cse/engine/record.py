@@ -54,22 +54,13 @@ def _inputs(parts: Parts) -> dict[str, Any]:
     return {
         "version": parts.method.version,
         "model": parts.method.model.settings(),
-        "parameters": parameter_counts(parts),
+        "parameters": parts.parameter_counts,
         "data": parts.digests,
         "rows": parts.data.counts,
         "task_data": {name: task.digests for name, task in parts.tasks.items()},
         "diagnostics": parts.diagnostics.sizes,
         "encoder": parts.encoder_digests,
         **({"provenance": llm_rows} if llm_rows else {}),
-    }
-
-
-def parameter_counts(parts: Parts) -> dict[str, int]:
-    """Return the numbers of all parameters and of those that are trained."""
-    sizes = [(weight.numel(), weight.requires_grad) for weight in parts.method.parameters()]
-    return {
-        "total": sum(size for size, _ in sizes),
-        "trainable": sum(size for size, is_trained in sizes if is_trained),
     }
 
 

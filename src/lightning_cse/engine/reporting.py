@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_cse import runs
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.engine.build import Parts
-from lightning_cse.engine.record import final_values, parameter_counts
+from lightning_cse.engine.record import final_values
 from lightning_cse.errors import Interrupted, TrainingError
 
 if TYPE_CHECKING:
@@ -128,6 +128,30 @@ def training_errors(data: ContrastiveDataModule) -> Iterator[None]:
         raise TrainingError(f"{error} (the first: {rows})", error.rows) from error
 
 
+def report_start(parts: Parts, folder: runs.Run, details: str, resumed_at: int | None) -> None:
+    """Log what is trained, with ``details`` of the config, from where, and what is cut."""
+    encoder = parts.encoder
+    log.info(
+        "%s: %s, %s, %s; everything is written to %s",
+        folder.name,
+        parts.data.size,
+        encoder.name,
+        details,
+        folder.path,
+    )
+
+    count = parts.parameter_counts
+    if count["trainable"] < count["total"]:
+        share = 100 * count["trainable"] / count["total"]
+        adapter = f": {encoder.adapter}" if encoder.adapter else ""
+        log.info("trains %.2g %% of %s parameters%s", share, f"{count['total']:,}", adapter)
+
+    if resumed_at is not None:
+        log.info("resuming from step %d of %s", resumed_at, folder.checkpoints / "last.ckpt")
+
+    report_cut_sentences(parts)
+
+
 def report_cut_sentences(parts: Parts) -> None:
     """Count the sentences that are cut, in training by role, and warn of them."""
     longest = parts.encoder.max_length - max(map(len, parts.method.templates))
@@ -156,28 +180,6 @@ def report_cut_sentences(parts: Parts) -> None:
         override,
         roles,
     )
-
-
-def report_start(parts: Parts, folder: runs.Run, details: str, resumed_at: int | None) -> None:
-    """Log what is trained, with ``details`` of the config, and from where."""
-    encoder = parts.encoder
-    log.info(
-        "%s: %s, %s, %s; everything is written to %s",
-        folder.name,
-        parts.data.size,
-        encoder.name,
-        details,
-        folder.path,
-    )
-
-    count = parameter_counts(parts)
-    if count["trainable"] < count["total"]:
-        share = 100 * count["trainable"] / count["total"]
-        adapter = f": {encoder.adapter}" if encoder.adapter else ""
-        log.info("trains %.2g %% of %s parameters%s", share, f"{count['total']:,}", adapter)
-
-    if resumed_at is not None:
-        log.info("resuming from step %d of %s", resumed_at, folder.checkpoints / "last.ckpt")
 
 
 def log_results(loggers: Sequence[Guard], record: Mapping[str, Any]) -> None:

@@ -72,8 +72,9 @@ def train(cfg: DictConfig) -> runs.Outcome:
         parts = build(cfg)
         method, data = parts.method, parts.data
         cfg.monitor = parts.monitor
+        settings = plain(cfg)
         decisive = runs.decisive(
-            plain(cfg), data=parts.digests, encoder=parts.encoder_digests, resolved=parts.resolved
+            settings, data=parts.digests, encoder=parts.encoder_digests, resolved=parts.resolved
         )
         root = Path(cfg.paths.runs_dir).expanduser()
         folder = runs.Run(root, str(cfg.name), runs.config_hash(decisive), cfg.seed)
@@ -108,9 +109,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
                 folder.curves_path.unlink(missing_ok=True)
 
         data.setup()
-        report_cut_sentences(parts)
         # The loggers end before the record says that the run is finished.
-        with run_loggers(plain(cfg) if is_first else {}, folder, resumed_at) as loggers:
+        with run_loggers(settings if is_first else {}, folder, resumed_at) as loggers:
             training = build_training(cfg, parts, folder, interrupts, loggers)
             machine = f"{cfg.trainer.accelerator}, {cfg.trainer.precision}"
             report_start(parts, folder, f"recipe {recipe_name(cfg)}, {machine}", resumed_at)
@@ -130,7 +130,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
 
         if is_first:
             if cfg.figures:
-                draw_figures(folder, record["best"]["monitor"])
+                draw_figures(folder, cfg.monitor)
 
             folder.finish(record)
 

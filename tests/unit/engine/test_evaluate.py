@@ -14,7 +14,6 @@ from oracles import result_of, save_tiny
 from lightning_cse.analysis.exporting import export
 from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
-from lightning_cse.engine.evaluate import _measured_before
 from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
 from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
@@ -207,22 +206,7 @@ def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, mon
     assert list(resumed["metrics"].items()) == list(forced["metrics"].items())
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"3", b"\xff", b'{"metrics": [1]}', b'{"metrics": ']
-)
-def test_a_damaged_result_of_a_task_is_measured_again(content, tmp_path, caplog):
-    path = tmp_path / "snli.json"
-    assert _measured_before(path) == {}
-    result = {"metrics": {"a": 0.5}, "reason": None, "seconds": 1.0, "sentences": 4, "cut": 0}
-    path.write_text(json.dumps(result))
-    assert _measured_before(path) == result
-    assert not caplog.text
-    path.write_bytes(content)
-    assert _measured_before(path) == {}
-    assert f"{path} is damaged" in caplog.text
-
-
-def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
+def test_finished_evaluation_is_repeated_only_by_force(tiny, run, caplog):
     line = (f"model={tiny}", *READING)
     result = run(*line)
     first = result.read()
@@ -233,6 +217,11 @@ def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
     half = run(*line, "precision=bf16-mixed").read()
     assert half["precision"] == "bf16-mixed"
     assert half["task_seconds"] != first["task_seconds"]
+    (task,) = (result.path / "tasks").iterdir()
+    task.write_bytes(b'{"metrics": [1]}')
+    result.record_path.unlink()
+    assert run(*line).read()["metrics"] == first["metrics"]
+    assert f"{task} is damaged" in caplog.text
     assert run(*line, "force=true").read()["metrics"] == first["metrics"]
 
 
