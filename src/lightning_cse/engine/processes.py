@@ -51,14 +51,10 @@ class Launcher:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run; the one with rank 0 writes everything.
-
-    They are ``launched`` if torchrun or SLURM has started them, and met before the run.
-    """
+    """The rank of this process, and the number of all of a run; the first writes everything."""
 
     rank: int = 0
     count: int = 1
-    launched: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def join(cfg: DictConfig) -> Processes:
 
     _quiet(rank)
 
-    return Processes(rank, count, launched=launcher is not None and count > 1)
+    return Processes(rank, count)
 
 
 def _quiet(rank: int) -> None:
@@ -201,7 +197,7 @@ def claimed(
     """Yield where a run starts, in every process; the first one holds the lock of its folder, as
     `Run.claim`.
 
-    Processes that a launcher has started agree on it. Each checks that the first has the same run,
+    Processes that have met agree on it. Each checks that the first has the same run,
     and that it sees the lock of the first on the folder. Raises ConfigError in all of them with
     what one of them lacks.
     """
@@ -209,8 +205,8 @@ def claimed(
     if processes.rank == 0:
         with folder.claim(force=force, leave_failed=leave_failed) as is_unfinished:
             start = Start(not is_unfinished, is_resumed=is_unfinished and last.is_file())
-            yield _agree(folder, start) if processes.launched else start
-    elif processes.launched:
+            yield _agree(folder, start) if dist.is_initialized() else start
+    elif dist.is_initialized():
         yield _agree(folder)
     elif force:
         yield Start(finished=False)

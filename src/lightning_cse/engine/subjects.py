@@ -213,9 +213,6 @@ def setting_faults(cfg: DictConfig, overrides: Sequence[str]) -> Iterator[str]:
             if cfg[key] not in ("auto", None, "32-true", "cpu"):
                 yield f"{key}: model={cfg.model} has no encoder; leave it out"
 
-    if cfg.max_length != "auto" and (not isinstance(cfg.max_length, int) or cfg.max_length < 1):
-        yield f"max_length: must be auto or an integer >= 1, got {cfg.max_length!r}"
-
     if cfg.model == LLM:
         yield from llm.wrong_settings(plain(cfg.llm), cfg.paths.cache_dir)
     elif any(word.lstrip("+").startswith(("llm.", "few_shot.")) for word in overrides):

@@ -259,7 +259,6 @@ def test_hash_depends_on_the_prompts_of_a_folder(tmp_path, run):
         (("model=minilm_l7",), r"did you mean 'minilm_l6'\?"),
         ((), r"model: must be the folder of a run"),
         (("model=tiny", "prompt=no place"), r"prompts: 'no place' needs one \{\} and, behind it,"),
-        (("model=tiny", "max_length=0"), r"max_length: must be auto or an integer >= 1, got 0"),
         (("model=length", "pooling=cls"), r"pooling: model=length has no encoder; leave it out"),
     ],
 )
