@@ -22,10 +22,9 @@ from lightning_cse.models.base import finite
 from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 from lightning_cse.similarity import cosine_matrix
 from lightning_cse.tables.figures import Result, data_config, markdown_table, result
-from lightning_cse.tables.frame import read_values
 from lightning_cse.tables.nested import value_at
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.statistics import mean_interval
+from lightning_cse.tables.table import Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -51,18 +50,18 @@ _VECTORS = {  # colour, marker, and place beside the middle of the row
 }
 
 
-def data_statistics(plan: Plan) -> Result:
+def data_statistics(table: Table) -> Result:
     """Make DualCSE's Table 6: the number of pairs in each corpus, beside the paper's numbers.
 
     A corpus that is not there has no counts, and the text names the file that is missing.
     """
-    data_dir = Path(data_config(plan).paths.data_dir)
+    data_dir = Path(data_config(table).paths.data_dir)
     is_sample = data_dir == sample_dir()
     counted = "sample corpus, which is a small part" if is_sample else "official files"
-    published = {(each.row, each.column): int(each.value) for each in plan.spec.published}
+    published = table.spec.published.set_index(["row", "column"])["value"].astype(int)
     rows = []
     notes = [f"Counted in the {counted}."]
-    for line in plan.lines:
+    for line in table.lines.itertuples():
         corpus = get_corpus(_CORPORA[line.name])
         missing = [file.path for file in corpus.files if find_file(data_dir, file) is None]
         if missing and corpus.hub is None:
@@ -78,7 +77,7 @@ def data_statistics(plan: Plan) -> Result:
                 "pairs": counts.get(column.title),
                 "published": published.get((line.name, column.title)),
             }
-            for column in plan.spec.columns
+            for column in table.spec.columns
         ]
 
     if not any(row["pairs"] for row in rows):
@@ -110,18 +109,18 @@ def _hypothesis_columns(rows: Dataset) -> list[str]:
     return [name for name in rows.column_names if name in SECOND_SENTENCES]
 
 
-def retrieval(plan: Plan) -> Result:
+def retrieval(table: Table) -> Result:
     """Make DualCSE's Table 3 from the best run of each line; the text quotes INLI, the table names
     file and line.
     """
     parts: list[str] = []
     rows: list[dict[Any, Any]] = []
-    for line in plan.lines:
-        found = plan.finished(line)
+    for line in table.lines.itertuples():
+        found = table.finished(line)
         runs = [run for run in found if run.folder and (run.folder / CHECKPOINT).is_file()]
         if runs:
             best = max(runs, key=lambda run: float(value_at(run.record, "best.score") or 0))
-            data_dir = Path(data_config(plan).paths.data_dir)
+            data_dir = Path(data_config(table).paths.data_dir)
             dev = read_corpus("inli", "val", data_dir)
             queries = dev.select(sorted(seeded_order(len(dev), _QUERY_SEED)[:_QUERIES]))
             corpus = hypotheses(read_corpus("inli", "train", data_dir))
@@ -196,16 +195,16 @@ def _quoted(title: str, run: FinishedRun, found: pd.DataFrame) -> Iterator[str]:
         yield markdown_table(hits[_SHOWN].to_dict("records"))
 
 
-def found_by_vector(plan: Plan) -> Result:
+def found_by_vector(table: Table) -> Result:
     """Draw how often a premise's own hypothesis is among the nearest to each of its vectors, for
     each kind of hypothesis, from the columns "<kind> by <vector>".
     """
-    values = read_values(plan).set_index(["line", "column"])["value"].sort_index()
+    values = table.values.set_index(["line", "column"])["value"].sort_index()
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(plan.lines):
+    for line in table.lines.itertuples():
         for kind in _KINDS:
             by_vector = {
-                vector: values[values.index.isin([(number, f"{kind} by {vector}")])].to_numpy()
+                vector: values[values.index.isin([(line.Index, f"{kind} by {vector}")])].to_numpy()
                 for vector in ("explicit", "implicit")
             }
             if np.array_equal(by_vector["explicit"], by_vector["implicit"]):
@@ -222,9 +221,9 @@ def found_by_vector(plan: Plan) -> Result:
     if not rows:
         return result({}, ["No run is finished."])
 
-    labels = [line.label for line in plan.lines]
+    figure = vectors_figure(pd.DataFrame(rows), [*table.lines["label"]])
 
-    return result({"found_by_vector": vectors_figure(pd.DataFrame(rows), labels)}, [], found=rows)
+    return result({"found_by_vector": figure}, [], found=rows)
 
 
 def vectors_figure(found: pd.DataFrame, labels: Sequence[str]) -> Figure:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lightning_cse.evaluation import Direction
 from lightning_cse.plots import BLUE, GREY, VERMILION, blank_figure, plot_style
 from lightning_cse.tables.figures import Result, data_config, markdown_table, result, spread
-from lightning_cse.tables.plan import Plan
+from lightning_cse.tables.table import Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -29,14 +29,14 @@ _NOTE = (
 Array = NDArray[np.float64]
 
 
-def length_ratios(plan: Plan) -> Result:
+def length_ratios(table: Table) -> Result:
     """Make GaussCSE's Figure 2 from all pairs of the test sets, whatever their labels; no run is
     needed.
 
     Lengths are in characters, since only this unit gives the paper's length baseline (69.14 on
     SICK): the share of longer premises among the pairs of the direction task.
     """
-    cfg = data_config(plan)
+    cfg = data_config(table)
     ratios = {}
     rows = []
     for name, key in _CORPORA.items():

@@ -29,9 +29,9 @@ from lightning_cse.plots import (
 from lightning_cse.runs import CurveSummary
 from lightning_cse.tables.figures import Result, markdown_table, result
 from lightning_cse.tables.files import read_spec
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.spec import Request, Spec
 from lightning_cse.tables.statistics import mean_interval
+from lightning_cse.tables.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,14 +66,14 @@ WITHIN = "within domains"
 _MARKERS = {"Wiki": "o", "NLI": "s"}
 
 
-def runs_of(plan: Plan, test: Sequence[str] = TEST) -> pd.DataFrame:
+def runs_of(table: Table, test: Sequence[str] = TEST) -> pd.DataFrame:
     """Return one row per run: its setting, encoder and seed, its summary, ``test_score`` (the mean
     of some metrics, by default of STS-B test and SICK-R), and its curves; a baseline has no
     training.
     """
     rows = []
-    for line in plan.lines:
-        for run in () if line.row.baseline else plan.finished(line):
+    for line in table.lines.itertuples():
+        for run in () if line.baseline else table.finished(line):
             metrics = run.record.get("metrics") or {}
             row = {
                 "setting": line.label,
@@ -100,7 +100,7 @@ def published_settings(spec: Spec) -> pd.DataFrame:
     """Return the paper's values by setting, for the columns that show a part of the summary."""
     columns = {column.title: column for column in spec.columns if column.source == "field"}
     rows: dict[str, dict[str, float]] = {}
-    for each in spec.published:
+    for each in spec.published.itertuples():
         if column := columns.get(each.column):
             name = column.keys[0].removeprefix("summary.")
             rows.setdefault(each.row, {})[name] = each.value / column.scale
@@ -272,17 +272,17 @@ def lower_and_higher(
     return lower, higher
 
 
-def fitting_difficulty(plan: Plan) -> Result:
+def fitting_difficulty(table: Table) -> Result:
     """Make NGCSE's Figure 1, the correlations of RFD with the final score, and the test of pairs of
     settings, here and in the paper's numbers.
     """
-    runs = runs_of(plan)
+    runs = runs_of(table)
     # RFD and the final score are measured on the same sentences of STS-B dev.
     on_test = runs.assign(final_score=runs["test_score"])
     sources = {
         "here": settings(runs),
         "here, other sets": settings(on_test.dropna(subset=["final_score"])),
-        "authors": published_settings(plan.spec),
+        "authors": published_settings(table.spec),
     }
     rows = []
     pairs = []
@@ -299,7 +299,7 @@ def fitting_difficulty(plan: Plan) -> Result:
         "lower score:": pairs,
         "Differences, paired by seed, with 95 % intervals:": paired,
     }
-    shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
+    shown = [(title, markdown_table(rows)) for title, rows in texts.items() if rows]
 
     return result(
         {"fitting_difficulty": scatter_figure(runs, FITTING), "score": score_figure(runs)},
@@ -311,14 +311,14 @@ def fitting_difficulty(plan: Plan) -> Result:
     )
 
 
-def before_training(plan: Plan) -> Result:
+def before_training(table: Table) -> Result:
     """Test whether RFD at step 0 orders training sets as the score after training does: the kept
     runs of Figure 1, and sets that NGCSE does not have.
     """
-    path = plan.spec.path.with_name("figure1.yaml")
-    request = Request(plan.request.profile, config_dir=plan.request.config_dir)
-    in_paper = runs_of(Plan(read_spec(path), request, plan.table))
-    others = runs_of(plan, OTHERS)
+    path = table.spec.path.with_name("figure1.yaml")
+    request = Request(table.request.profile, config_dir=table.request.config_dir)
+    in_paper = runs_of(Table(read_spec(path), request, table.runs))
+    others = runs_of(table, OTHERS)
     right = others[~others["setting"].isin(WRONG)]
     sources = {"Figure 1": in_paper, "other sets": others, "right positives": right}
     rows = []
@@ -342,7 +342,7 @@ def before_training(plan: Plan) -> Result:
         "Regret in points: the best score of a domain minus the score of the set with the highest "
         "sum of both RFDs, and minus the mean of all sets, which is that of a random choice:": regrets,
     }
-    shown = [(title, markdown_table(table)) for title, table in texts.items() if table]
+    shown = [(title, markdown_table(rows)) for title, rows in texts.items() if rows]
     parts = [*itertools.chain.from_iterable(shown)]
     if in_paper.empty:
         parts.append("The kept runs of Figure 1 are left out: add --kept.")
@@ -432,9 +432,9 @@ def regret(summary: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def best_step(plan: Plan) -> Result:
+def best_step(table: Table) -> Result:
     """Make NGCSE's Figure 2; the encoder before training is step 0 of the runs themselves."""
-    runs = runs_of(plan)
+    runs = runs_of(table)
     figure = scatter_figure(runs, BEST_STEP)
 
     return result({"best_step": figure}, [], settings=_summaries(runs))
@@ -626,9 +626,9 @@ def _scatter(axes: Axes, points: pd.DataFrame, measures: Mapping[str, str]) -> N
     axes.set(xlabel=measures[across], ylabel=measures[up])
 
 
-def process(plan: Plan) -> Result:
+def process(table: Table) -> Result:
     """Make NGCSE's Figures 3 and 6: alignment and uniformity by step, the settings side by side."""
-    return result({"process": process_figure(runs_of(plan))}, [])
+    return result({"process": process_figure(runs_of(table))}, [])
 
 
 def process_figure(runs: pd.DataFrame) -> Figure | None:

@@ -13,10 +13,9 @@ from lightning_cse.config.check import check
 from lightning_cse.config.compose import compose
 from lightning_cse.plots import BLUE, GREY, ORANGE, blank_figure, plot_style, zero_line
 from lightning_cse.tables.figures import Result, data_config, result, spread
-from lightning_cse.tables.frame import read_values
 from lightning_cse.tables.nested import value_at
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.statistics import mean_interval
+from lightning_cse.tables.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,18 +32,17 @@ _FINAL = {f"{_MARGIN}_negative": max}
 """Which value changes are counted from, that of the final models, if not the smallest."""
 
 
-def studies(plan: Plan) -> Result:
+def studies(table: Table) -> Result:
     """Make NGCSE's Figure 5 for the column that the paper prints, or else the first: studies of the
     number of LLM rows and of each margin.
     """
     parts: list[str] = []
     rows: list[dict[Any, Any]] = []
     figures = {}
-    values = read_values(plan)
     for name, options in _STUDIES.items():
         drawn = {}
         for option, title in options.items():
-            runs, published = study(plan, values, option)
+            runs, published = study(table, option)
             if runs["value"].nunique() > 1:
                 drawn[title] = (option, runs, published)
                 rows += runs.assign(study=option)[["study", *runs]].to_dict("records")
@@ -56,23 +54,24 @@ def studies(plan: Plan) -> Result:
     return result(figures, parts, studies=rows)
 
 
-def study(plan: Plan, values: pd.DataFrame, option: str) -> tuple[pd.DataFrame, pd.Series]:
+def study(table: Table, option: str) -> tuple[pd.DataFrame, pd.Series]:
     """Return the runs of the rows that set an option, by its value, and the paper's scores by
     value, in percent.
     """
-    published = {each.row: each.value for each in plan.spec.published}
-    printed = [each.column for each in plan.spec.published]
-    title = printed[0] if printed else plan.spec.columns[0].title
+    printed = table.spec.published
+    published = dict(zip(printed["row"], printed["value"], strict=True))
+    title = printed["column"][0] if len(printed) else table.spec.columns[0].title
     rows = []
     paper = {}
-    for number, line in enumerate(plan.lines):
-        given = dict(override.split("=", 1) for override in line.row.overrides)
-        if option not in given:
+    values = table.values[table.values["column"] == title]
+    for line in table.lines.itertuples():
+        overrides = dict(override.split("=", 1) for override in line.overrides)
+        if option not in overrides:
             continue
-        if line.row.name in published:
-            paper[float(given[option])] = published[line.row.name]
+        if line.name in published:
+            paper[float(overrides[option])] = published[line.name]
 
-        cell = values[(values["line"] == number) & (values["column"] == title)]
+        cell = values[values["line"] == line.Index]
         for run, score in zip(cell["run"], cell["value"], strict=True):
             value = float(value_at(run.record, f"decisive.config.{option}"))
             rows.append((line.encoder, value, score))
@@ -160,7 +159,7 @@ def changes(runs: pd.DataFrame, start: float) -> pd.DataFrame:
     return by_run.sub(by_run[start], axis=0)
 
 
-def pattern_complexity(plan: Plan) -> Result:
+def pattern_complexity(table: Table) -> Result:
     """Make NGCSE's Figure 7: match error rates and cosines of the pairs of training sets, with
     STS-B below each domain.
 
@@ -170,10 +169,10 @@ def pattern_complexity(plan: Plan) -> Result:
     from lightning_cse.analysis.histograms import histograms_figure
 
     configs = {}
-    for label in dict.fromkeys(line.label for line in plan.lines):
+    for label in table.labels:
         experiment = f"ngcse_{label.lower().replace('.', '_')}"
         data = str(compose("train", f"+experiment={experiment}").hydra.runtime.choices["data"])
-        configs[label] = data_config(plan, label, data=data, encoder=plan.request.encoder)
+        configs[label] = data_config(table, label, data=data, encoder=table.request.encoder)
         check(configs[label], "describe")
 
     sets = pair_sets(configs)
@@ -208,15 +207,15 @@ def _deviation(values: Sequence[float]) -> float:
     return float(pd.Series(values, dtype=float).std())
 
 
-def patterns(plan: Plan) -> Result:
+def patterns(table: Table) -> Result:
     """Make the histograms of the pairs that a language model wrote by each prompt, in the form of
     NGCSE's Figure 7, with those of the pattern's own pairs below.
     """
     from lightning_cse.analysis.histograms import histograms_figure
 
     sets = {}
-    for line in plan.lines:
-        for run in plan.finished(line):
+    for line in table.lines.itertuples():
+        for run in table.finished(line):
             values = run.record["summary"]["values"]
             last = values["pattern"]
             sets[line.label] = [_pairs_of(one) for one in values["written"]]

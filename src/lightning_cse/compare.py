@@ -113,7 +113,7 @@ def _parts(metric: str, run: FinishedRun) -> list[str]:
 
 def _has_predictions(run: FinishedRun, metric: str) -> bool:
     """Return whether a run has the predictions that a metric is computed from."""
-    from lightning_cse.tables.comparisons import measure_of
+    from lightning_cse.tables.outcomes import measure_of
     from lightning_cse.tables.predictions import read_task
 
     return measure_of(metric) != "" and read_task(run, metric.split("/")[1]) is not None

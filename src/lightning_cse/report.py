@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from lightning_cse.tables.html import Section
-    from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.records import FinishedRun
+    from lightning_cse.tables.spec import Spec
+    from lightning_cse.tables.table import Table
 
 # The metrics that are shown times 100, and those that only accompany another.
 _PERCENT = re.compile(r"dev|.*/(accuracy|auc|auprc|pearson|spearman)[^/]*")
@@ -40,92 +40,92 @@ _RFD = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     from lightning_cse.runs import write_atomic
+    from lightning_cse.tables.html import page
 
     arguments = _parser().parse_args(argv)
-    text = _page(arguments)
+    tables = _tables(arguments)
+    runs = _runs(arguments, tables)
+    sections = [_table_section(table) for table in tables] + _run_sections(runs)
+    papers = dict.fromkeys(table.spec.source.partition(",")[0] for table in tables)
+    text = page(", ".join(papers) or "Runs", _facts(runs), sections)
     write_atomic(arguments.to, text)
     sys.stdout.write(f"written: {arguments.to} ({len(text.encode()) / 2**20:.1f} MiB)\n")
 
     return 0
 
 
-def _page(arguments: argparse.Namespace) -> str:
-    from lightning_cse.tables.html import page
-    from lightning_cse.tables.records import read_runs
-
-    plans, names = _plans(arguments)
-    sections = [_section(plan) for plan in plans]
-    finished = [run for plan in plans for line in plan.lines for run in plan.finished(line)]
-    finished = [run for run in finished if "steps" in run.record]  # others have no curves
-    if paths := [Path(word) for word in arguments.what if word not in names]:
-        finished += [
-            run
-            for run in read_runs(paths)
-            if arguments.seeds is None or run.record["seed"] in arguments.seeds
-        ]
-
-    runs = {(run.source, run.name): run for run in finished}
-
-    sections += _run_sections(list(runs.values()))
-    papers = dict.fromkeys(plan.spec.source.partition(",")[0] for plan in plans)
-
-    return page(", ".join(papers) or "Runs", _facts(list(runs.values())), sections)
-
-
-def _plans(arguments: argparse.Namespace) -> tuple[list[Plan], set[str]]:
-    """Return the plans of the named tables and figures, and the names that are of some."""
+def _tables(arguments: argparse.Namespace) -> list[Table]:
+    """Return the named tables and figures."""
     from lightning_cse.paths import experiments_dir
     from lightning_cse.tables.files import find_specs
     from lightning_cse.tables.keep import kept_folders, runs_table
-    from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.spec import Request
+    from lightning_cse.tables.table import Table
 
     experiments = experiments_dir()
-    table = runs_table(arguments, experiments, kept_folders(experiments))
+    runs = runs_table(arguments, experiments, kept_folders(experiments))
     request = Request(arguments.profile, arguments.encoder, arguments.seeds)
-    names: set[str] = set()
-    plans = []
-    for spec in find_specs(experiments).values():
-        if named := set(arguments.what) & {"all", spec.key, spec.paper}:
-            names |= named
-            plans.append(Plan(spec, request, table))
+    specs = find_specs(experiments).values()
 
-    return plans, names
+    return [Table(spec, request, runs) for spec in specs if _names(spec) & {*arguments.what}]
 
 
-def _section(plan: Plan) -> Section:
-    """Return the section of a table or figure; if it cannot be made, the section says why."""
-    from lightning_cse.tables.figures import Result
-    from lightning_cse.tables.html import table_section
-    from lightning_cse.tables.reproduce import reproduce
+def _names(spec: Spec) -> set[str]:
+    """Return the words of a command line that stand for a spec."""
+    return {"all", spec.key, spec.paper}
+
+
+def _runs(arguments: argparse.Namespace, tables: Sequence[Table]) -> list[FinishedRun]:
+    """Return the trainings of the tables, each once, and the runs below the other words."""
+    from lightning_cse.tables.records import read_runs
+
+    names = set().union(*(_names(table.spec) for table in tables))
+    # An evaluation has no curves.
+    runs = [run for table in tables for run in table.finished() if "steps" in run.record]
+    if paths := [Path(word) for word in arguments.what if word not in names]:
+        seeds = arguments.seeds
+        runs += [run for run in read_runs(paths) if not seeds or run.record["seed"] in seeds]
+
+    return list({(run.source, run.name): run for run in runs}.values())
+
+
+def _table_section(table: Table) -> tuple[str, str]:
+    """Return title and HTML of a table or figure; if it cannot be made, it says why."""
+    from lightning_cse.tables.figures import make
+    from lightning_cse.tables.html import section
+    from lightning_cse.tables.legend import about, legend
+    from lightning_cse.tables.render import text_frame, title_of
 
     try:
-        reproduction = reproduce(plan)
+        result = make(table)
+        frame, notes = None, [*filter(None, [table.spec.note])]
+        if table.is_shown:
+            frame = text_frame(table).set_index("").rename_axis(None)
+            notes = [*about(table), *legend(table)]
     except LightningCSEError as error:
-        sys.stderr.write(f"warning: {plan.spec.key} is left empty: {error}\n")
-        return table_section(plan.spec, None, Result(text=f"Not made: {error}\n"))
+        sys.stderr.write(f"warning: {table.spec.key} is left empty: {error}\n")
+        return title_of(table), section(text=f"Not made: {error}\n")
 
-    return table_section(plan.spec, reproduction.table, reproduction.result)
+    figures = {name.replace("_", " "): figure for name, figure in result.figures.items()}
+
+    return title_of(table), section(frame, notes, figures, result.text)
 
 
 def _facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
+    from lightning_cse.tables.legend import facts_of, machine_of, short_commit
     from lightning_cse.tables.nested import value_at
-    from lightning_cse.tables.table import machine_of, short_commit
 
-    records = [run.record for run in runs]
-    facts = {
-        "runs": {str(len(runs))},
-        "encoder": {str(value_at(record, "encoder.name")) for record in records},
-        "machine": set(map(machine_of, records)),
-        "commit": set(map(short_commit, records)),
+    return {
+        "runs": str(len(runs)),
+        "encoder": facts_of(runs, lambda record: str(value_at(record, "encoder.name"))),
+        "machine": facts_of(runs, machine_of),
+        "commit": facts_of(runs, short_commit),
     }
 
-    return {fact: ", ".join(sorted(texts - {""})) for fact, texts in facts.items()}
 
-
-def _run_sections(runs: Sequence[FinishedRun]) -> list[Section]:
+def _run_sections(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
     """Return the sections of runs: their scores, learning curves, and RFD."""
-    from lightning_cse.tables.html import Section
+    from lightning_cse.tables.html import section
     from lightning_cse.tables.labels import by_setting
     from lightning_cse.tables.nested import value_at
 
@@ -135,18 +135,16 @@ def _run_sections(runs: Sequence[FinishedRun]) -> list[Section]:
     groups = by_setting(runs)
     keys = sorted({key for run in runs for key in run.curves})
     monitors = {str(value_at(run.record, "best.monitor")) for run in runs}
-    charts = {
-        "Learning curves": [key for key in ("train/loss", *sorted(monitors)) if key in keys],
-        "Relative fitting difficulty": [
-            key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)
-        ],
-    }
-    sections = [Section("Runs", _scores(groups), [_ABOUT])]
-    for title, of_title in charts.items():
+    learning = [key for key in ("train/loss", *sorted(monitors)) if key in keys]
+    fitting = [key for key in keys if re.fullmatch(r"diag/.*(alignment|uniformity)", key)]
+    sections = [("Runs", section(_scores(groups), [_ABOUT]))]
+    for title, of_title, notes in (
+        ("Learning curves", learning, []),
+        ("Relative fitting difficulty", fitting, [_RFD]),
+    ):
         if of_title:
-            notes = [_RFD] if title.startswith("Relative") else []
             figures = {key: _curves(groups, key) for key in of_title}
-            sections.append(Section(title, None, notes, figures))
+            sections.append((title, section(None, notes, figures)))
 
     return sections
 

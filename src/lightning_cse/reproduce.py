@@ -16,9 +16,9 @@ from lightning_cse.errors import BUSY, ConfigError, LightningCSEError, did_you_m
 if TYPE_CHECKING:
     from lightning_cse.tables.keep import Identity
     from lightning_cse.tables.kept import KeptRuns
-    from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.records import FinishedRun
     from lightning_cse.tables.spec import Spec
+    from lightning_cse.tables.table import Table
 
 
 @reported
@@ -50,23 +50,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     folders = kept_folders(arguments.experiments)
-    plans = _plans(arguments, specs, folders)
+    tables = _tables(arguments, specs, folders)
     if arguments.status or arguments.dry_run or arguments.list:
-        _show(overview(plans))
-        return _exit_code(plans) if arguments.status else 0
+        _show(overview(tables))
+        return _exit_code(tables) if arguments.status else 0
 
-    return _reproduce(plans, arguments, folders)
+    return _reproduce(tables, arguments, folders)
 
 
-def _plans(
+def _tables(
     arguments: argparse.Namespace, specs: Mapping[str, Spec], folders: Sequence[KeptRuns]
-) -> list[Plan]:
-    """Return the plans of the tables that the command line names and that have the rows of
-    ``--only``.
-    """
+) -> list[Table]:
+    """Return the tables that the command line names and that have the rows of ``--only``."""
     from lightning_cse.tables.keep import runs_table
-    from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.spec import Request
+    from lightning_cse.tables.table import Table
 
     keys = {*specs, *(spec.paper for spec in specs.values())}
     _check("table or figure", arguments.table, keys)
@@ -80,10 +78,10 @@ def _plans(
     folder = arguments.config_dir and str(arguments.config_dir)
     only = tuple(arguments.only)
     request = Request(arguments.profile, arguments.encoder, arguments.seeds, settings, only, folder)
-    table = runs_table(arguments, arguments.experiments, folders)
-    plans = [Plan(spec, request, table) for spec in chosen]
+    runs = runs_table(arguments, arguments.experiments, folders)
+    tables = [Table(spec, request, runs) for spec in chosen]
 
-    return [plan for plan in plans if plan.lines or not arguments.only]
+    return [table for table in tables if len(table.lines) or not arguments.only]
 
 
 def _check(category: str, names: Sequence[str], valid: Collection[str]) -> None:
@@ -97,84 +95,78 @@ def _is_of_hydra(setting: str) -> bool:
 
 
 def _reproduce(
-    plans: Sequence[Plan], arguments: argparse.Namespace, folders: Sequence[KeptRuns]
+    tables: Sequence[Table], arguments: argparse.Namespace, folders: Sequence[KeptRuns]
 ) -> int:
     """Run what is missing, and make the tables."""
     from lightning_cse.tables.figures import maker
     from lightning_cse.tables.keep import kept_runs
     from lightning_cse.tables.listing import overview
-    from lightning_cse.tables.plan import missing, status
     from lightning_cse.tables.reproduce import run_missing
+    from lightning_cse.tables.table import missing, status
 
-    for plan in plans:
-        if plan.spec.make:  # a wrong name is an error before anything is run
-            maker(plan.spec)
+    for table in tables:
+        if table.spec.make:  # a wrong name is an error before anything is run
+            maker(table.spec)
 
     code = 0
     folder = arguments.runs_dir / "reproduce"
-    if not arguments.no_run and missing(status(plans)):
-        _show(overview(plans) + "\n")
+    if not arguments.no_run and len(missing(status(tables))):
+        _show(overview(tables) + "\n")
         options = [setting for setting in arguments.set if _is_of_hydra(setting)]
         if arguments.config_dir is not None:
             options.append(f"--config-dir={arguments.config_dir}")
 
-        code = run_missing(plans, folder / "points", options, retry_failed=arguments.retry_failed)
+        code = run_missing(tables, folder / "points", options, retry_failed=arguments.retry_failed)
 
-    plans[0].table.refresh()
+    tables[0].runs.refresh()
     kept_by_identity = kept_runs(folders)  # read before --keep replaces them
     successes = [
-        _make(plan, arguments, folder / plan.spec.paper, kept_by_identity) for plan in plans
+        _make(table, arguments, folder / table.spec.paper, kept_by_identity) for table in tables
     ]
-    if not arguments.no_run and _exit_code(plans):
-        _show("\n" + overview(plans))
-        code = code or (1 if missing(status(plans)) else BUSY)
+    if not arguments.no_run and _exit_code(tables):
+        _show("\n" + overview(tables))
+        code = code or (1 if len(missing(status(tables))) else BUSY)
 
     return code or (0 if all(successes) else 2)
 
 
-def _exit_code(plans: Sequence[Plan]) -> int:
-    from lightning_cse.tables.plan import missing, status
+def _exit_code(tables: Sequence[Table]) -> int:
+    from lightning_cse.tables.table import missing, status
 
-    jobs = status(plans)
-    if jobs["failed"]:
+    jobs = status(tables)
+    if (jobs["state"] == "failed").any():
         return 1
 
-    return BUSY if missing(jobs) or jobs["running"] else 0
+    return BUSY if len(missing(jobs)) or (jobs["state"] == "running").any() else 0
 
 
 def _make(
-    plan: Plan,
+    table: Table,
     arguments: argparse.Namespace,
     folder: Path,
     kept_by_identity: Mapping[Identity, FinishedRun],
 ) -> bool:
     """Make, print and write one table; return False, without raising, if it cannot be made."""
+    from lightning_cse.tables.figures import make
     from lightning_cse.tables.keep import keep, repetitions
-    from lightning_cse.tables.render import render
-    from lightning_cse.tables.reproduce import reproduce
+    from lightning_cse.tables.render import render, title_of
+    from lightning_cse.tables.reproduce import write
 
-    spec = plan.spec
     try:
-        reproduction = reproduce(plan)
+        text = render(table, arguments.format) if table.is_shown else f"**{title_of(table)}**\n"
+        result = make(table)
     except LightningCSEError as error:
-        sys.stderr.write(f"error: {spec.key}: {error}\n")
+        sys.stderr.write(f"error: {table.spec.key}: {error}\n")
         return False
 
-    if reproduction.table is not None:
-        _show(render(reproduction.table, arguments.format))
+    parts = [text] if table.is_shown or result.text else []
+    parts += [result.text, repetitions(table, kept_by_identity)]
+    for part in filter(None, parts):
+        _show(part)
 
-    if reproduction.result.text:
-        if reproduction.table is None:
-            _show(f"**{spec.source}: {spec.title}**\n")
-
-        _show(reproduction.result.text)
-
-    if text := repetitions(plan, kept_by_identity):
-        _show(text)
-
-    files = reproduction.write(folder)
+    files = write(table, result, folder)
     if arguments.keep:
-        files += keep(reproduction, arguments.experiments)
+        files += keep(table, result, arguments.experiments)
 
     for file in files:
         _show(f"written: {file}")

@@ -4,12 +4,13 @@ import pytest
 from llm_server import ChatServer, prompt
 
 from lightning_cse.paths import experiments_dir
+from lightning_cse.tables.figures import make
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.keep import keep, kept_folders
-from lightning_cse.tables.plan import Plan, status
 from lightning_cse.tables.records import RunsTable
-from lightning_cse.tables.reproduce import reproduce, run_missing
+from lightning_cse.tables.reproduce import run_missing
 from lightning_cse.tables.spec import Request
+from lightning_cse.tables.table import Table, missing, status
 
 pytestmark = pytest.mark.slow
 COMMON = "data=wiki, n=4, llm.model=m"
@@ -40,30 +41,30 @@ def test_rows_of_a_language_model_are_runs_of_a_table(tmp_path, monkeypatch):
     path = tmp_path / "paper/written.yaml"
     path.parent.mkdir()
     path.write_text(TABLE)
-    table = RunsTable(tmp_path / "runs")
+    runs = RunsTable(tmp_path / "runs")
     with ChatServer(answer) as server:
         settings = (f"llm.base_url={server.url}", f"paths.cache_dir={tmp_path}/cache")
-        plan = Plan(read_spec(path), Request("tiny", settings=settings), table)
-        assert len(status([plan])["missing"]) == 2
-        assert run_missing([plan], tmp_path) == 0
+        table = Table(read_spec(path), Request("tiny", settings=settings), runs)
+        assert len(missing(status([table]))) == 2
+        assert run_missing([table], tmp_path) == 0
         calls = len(server.calls)
-        assert run_missing([plan], tmp_path) == 0
+        assert run_missing([table], tmp_path) == 0
         assert len(server.calls) == calls
 
-    assert len(status([plan])["finished"]) == 2
-    reproduction = reproduce(plan)
-    cells = reproduction.table.cells["mean"].tolist()
+    assert len(table.finished()) == 2
+    result = make(table)
+    cells = table.cells["mean"].tolist()
     assert len(cells) == 8
     assert [cells[2], cells[6]] == [100, 100]
     assert 0 <= cells[0] <= 100
-    assert list(reproduction.result.figures) == ["patterns"]
+    assert list(result.figures) == ["patterns"]
 
     # The kept record alone makes the same table and figure.
-    keep(reproduction, tmp_path)
+    keep(table, result, tmp_path)
     (folder,) = kept_folders(tmp_path)
     assert len(folder.records) == 2
     for record in folder.records.values():
         assert "anchor" not in record, "rows are not kept with the record"
 
-    kept_plan = Plan(plan.spec, plan.request, RunsTable(tmp_path / "no", [folder]))
-    assert reproduce(kept_plan).table.cells["mean"].tolist() == cells
+    kept_table = Table(table.spec, table.request, RunsTable(tmp_path / "no", [folder]))
+    assert kept_table.cells["mean"].tolist() == cells

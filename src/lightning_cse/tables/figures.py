@@ -21,9 +21,9 @@ from omegaconf import DictConfig
 
 from lightning_cse.config.compose import compose_run, options
 from lightning_cse.errors import ConfigError
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.points import explained
 from lightning_cse.tables.spec import Spec
+from lightning_cse.tables.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,12 +46,12 @@ class Result:
     quotes: bool = False
 
 
-def make(plan: Plan) -> Result:
-    """Call the function that makes a spec."""
-    return maker(plan.spec)(plan)
+def make(table: Table) -> Result:
+    """Return what the function of a spec makes; nothing without such a function."""
+    return maker(table.spec)(table) if table.spec.make else Result()
 
 
-def maker(spec: Spec) -> Callable[[Plan], Result]:
+def maker(spec: Spec) -> Callable[[Table], Result]:
     """Return the function that ``make`` names as ``module:function`` or, in a file beside that of
     the spec, as ``figures.py:function``; it loads only then, with matplotlib, pandas and torch.
 
@@ -62,7 +62,7 @@ def maker(spec: Spec) -> Callable[[Plan], Result]:
     try:
         if module.endswith(".py"):
             home = load_file(spec.path.parent / module)
-            function: Callable[[Plan], Result] = getattr(home, name)
+            function: Callable[[Table], Result] = getattr(home, name)
         else:
             function = pkgutil.resolve_name(str(spec.make))
     except (ImportError, AttributeError, ValueError, OSError) as error:
@@ -125,12 +125,12 @@ def spread(name: str, values: Sequence[float] | NDArray[np.float64]) -> dict[str
     return {f"{name}_{part}": value for part, value in (quartiles(values) or {}).items()}
 
 
-def data_config(plan: Plan, row: str = "", **choices: str | None) -> DictConfig:
+def data_config(table: Table, row: str = "", **choices: str | None) -> DictConfig:
     """Compose the config of ``describe`` as profile, spec and request set it, ``data`` only if
     a row is given.
     """
-    request = plan.request
-    profile = plan.spec.profile(request)
+    request = table.request
+    profile = table.spec.profile(request)
     # A debug profile sets keys that only a training has.
     groups = _SAMPLE if request.profile in options("debug") else {"+profile": request.profile}
     groups = groups | {group: name for group, name in choices.items() if name}

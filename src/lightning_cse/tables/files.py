@@ -16,7 +16,7 @@ from yaml import YAMLError  # type: ignore[import-untyped,unused-ignore]
 from lightning_cse.arguments import PROFILES
 from lightning_cse.config.compose import plain_line
 from lightning_cse.errors import ConfigError, did_you_mean
-from lightning_cse.tables.spec import COMPUTED, PublishedValue, Spec
+from lightning_cse.tables.spec import COMPUTED, PUBLISHED, Spec
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -49,7 +49,7 @@ def read_spec(path: Path) -> Spec:
     named = {
         "test": "mcnemar" if "reference" in raw else None,
         **raw,
-        "published": list(_numbers(path.with_name("published.csv"), table)),
+        "published": _numbers(path.with_name("published.csv"), table),
         "paper": path.absolute().parent.name,
         "name": path.stem,
         "path": path,
@@ -69,18 +69,31 @@ def read_spec(path: Path) -> Spec:
         raise ConfigError([f"{path}: {_plain(details)}" for details in error.errors()]) from None
 
     faults = list(_unknown(spec))
-    placed = tuple(_placed(spec))
+    numbers = spec.published
+    keys = numbers.set_index(["row", "encoder", "column"]).index
+    has_cell = keys.isin(
+        [
+            (row.name, encoder, column.title)
+            for row in spec.rows
+            for encoder in spec.encoders_of(row)
+            for column in spec.columns
+        ]
+    )
     if "published" not in raw:
         # All numbers of its own table need a cell; another table may be used in part.
-        unplaced = (number for number in spec.published if number not in placed)
+        unplaced = numbers[~has_cell].to_dict("records")
         faults += [f"published.csv: there is no cell for {number}" for number in unplaced]
-    elif not spec.published:
+    elif numbers.empty:
         faults.append(f"published: there is no table {table!r} in published.csv")
 
+    faults += [
+        f"published.csv: the value of {number} is not a number"
+        for number in numbers[numbers["value"].isna()].to_dict("records")
+    ]
     if faults:
         raise ConfigError([f"{path}: {fault}" for fault in faults])
 
-    return dataclasses.replace(spec, published=placed)
+    return dataclasses.replace(spec, published=numbers[has_cell].reset_index(drop=True))
 
 
 def _profiles(path: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,21 +121,19 @@ def _load(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def _numbers(path: Path, table: str) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of a table."""
-    if path.is_file():
-        numbers = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("table")
-        for row in numbers[numbers.index == table].to_dict("records"):
-            yield {"encoder": None} | {key: value for key, value in row.items() if value}
+def _numbers(path: Path, table: str) -> pd.DataFrame:
+    """Return the paper's numbers in a table: `PUBLISHED`."""
+    if not path.is_file():
+        return pd.DataFrame(columns=PUBLISHED)
 
+    empty = dict.fromkeys(("value", "deviation"), "")
+    types = {column: float if column in empty else str for column in PUBLISHED}
+    try:
+        numbers = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=empty)
+    except ValueError as error:
+        raise ConfigError([f"{path}: {error}"]) from error
 
-def _placed(spec: Spec) -> Iterator[PublishedValue]:
-    """Yield the published numbers that have a cell."""
-    encoders = {row.name: spec.encoders_of(row) for row in spec.rows}
-    columns = [column.title for column in spec.columns]
-    for number in spec.published:
-        if number.encoder in encoders.get(number.row, ()) and number.column in columns:
-            yield number
+    return numbers[numbers["table"] == table].reindex(columns=PUBLISHED)
 
 
 def _plain(details: ErrorDetails) -> str:

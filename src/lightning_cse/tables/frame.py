@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from lightning_cse.tables.nested import value_at
-from lightning_cse.tables.spec import COMPUTED, Column, Line, Spec
+from lightning_cse.tables.spec import COMPUTED, Column, Spec
 
 if TYPE_CHECKING:
-    from lightning_cse.tables.plan import Plan
     from lightning_cse.tables.records import FinishedRun
+    from lightning_cse.tables.table import Table
 
 STALE = "measured with another version of its method"
 """The remark on values whose records have another ``Method.version`` than today's."""
@@ -30,24 +30,30 @@ record's metrics (empty for other values), ``remark`` says how it was measured o
 ``baseline`` names the baseline of the ``run`` that was measured; ``is_untrained`` is true for a
 baseline or an evaluation alone.
 """
+LEVELS = {"**": 0.01, "*": 0.05}
+"""The marks of significant differences from the reference row and their levels, the strictest
+first.
+"""
+_SYMBOLS = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
 _PATHS = {"metric": "metrics.", "field": "", "config": "decisive.config."}
 
 
-def read_values(plan: Plan) -> pd.DataFrame:
+def read_values(table: Table) -> pd.DataFrame:
     """Return the values of all finished runs of a table: `VALUES`, in the order of lines, columns
     and seeds.
     """
+    filling = table.filling[table.filling["run"].notna()]
+    runs = filling.groupby(["line", "column"])["run"].agg(list)
     rows = [
         row
-        for number, line in enumerate(plan.lines)
-        if not line.published
-        for column in plan.spec.columns
-        if column.source not in COMPUTED
-        for row in _values_of(plan, number, line, column)
+        for line in table.lines.itertuples()
+        for column in table.spec.columns
+        if (line.Index, column.title) in runs
+        for row in _values_of(table, line, column, runs[line.Index, column.title])
     ]
     values = _frame(rows)
     for _, of_line in values.groupby("line"):
-        for column in plan.spec.columns:
+        for column in table.spec.columns:
             if column.source in COMPUTED:
                 rows += _computed(of_line, column)
 
@@ -59,18 +65,18 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return values.astype({"line": int, "seed": int, "value": float, "error": float})
 
 
-def _values_of(plan: Plan, number: int, line: Line, column: Column) -> list[dict[str, Any]]:
+def _values_of(
+    table: Table, line: Any, column: Column, runs: Sequence[FinishedRun]
+) -> list[dict[str, Any]]:
     """Return the values of a cell that is read from the records, without missing ones."""
-    runs = plan.runs(line, column)
-    baseline = line.row.baseline or ""
     for key in (*column.keys, *column.instead):
-        numbers = [_number(run, column, key, baseline) for run in runs]
+        numbers = [_number(run, column, key, line.baseline) for run in runs]
         if not all(map(math.isnan, numbers)):
             break
 
     rows: list[dict[str, Any]] = []
-    for run, number_of_run in zip(runs, numbers, strict=True):
-        value = number_of_run
+    for run, number in zip(runs, numbers, strict=True):
+        value = number
         if math.isnan(value) and column.absent is not None and _has_task(run, key):
             value = column.absent
         if not math.isnan(value):
@@ -78,30 +84,30 @@ def _values_of(plan: Plan, number: int, line: Line, column: Column) -> list[dict
                 {
                     "seed": run.record["seed"],
                     "value": column.scale * value,
-                    "error": column.scale * _number(run, column, f"{key}_se", baseline),
+                    "error": column.scale * _number(run, column, f"{key}_se", line.baseline),
                     "run": run,
                 }
             )
 
     remarks = [column.instead[key].rstrip(".")] if key in column.instead else []
-    if any(plan.table.is_stale(row["run"]) for row in rows):
+    if any(table.runs.is_stale(row["run"]) for row in rows):
         remarks.append(STALE)
 
     shared = {
-        "line": number,
+        "line": line.Index,
         "row": line.label,
-        "encoder": line.encoder or "",
+        "encoder": line.encoder,
         "column": column.title,
         "metric": key if column.source == "metric" else "",
         "remark": tuple(remarks),
-        "baseline": baseline,
-        "is_untrained": bool(baseline) or line.row.evaluate is not None,
+        "baseline": line.baseline or "",
+        "is_untrained": bool(line.baseline or line.evaluate),
     }
 
     return [{**shared, **row} for row in rows]
 
 
-def _number(run: FinishedRun, column: Column, key: str, baseline: str) -> float:
+def _number(run: FinishedRun, column: Column, key: str, baseline: str | None) -> float:
     """Return a number in a record; NaN without one."""
     prefix = f"baselines.{baseline}." if baseline else _PATHS[column.source]
     value = value_at(run.record, prefix + key)
@@ -181,73 +187,97 @@ def weights_of(spec: Spec) -> dict[str, dict[str, float]]:
     return weights
 
 
-def read_cells(plan: Plan, values: pd.DataFrame) -> pd.DataFrame:
+def read_cells(table: Table) -> pd.DataFrame:
     """Return one row for each line and column, with their numbers and titles as index.
 
     ``n``, ``mean``, ``sd``, ``low``, ``high`` are over the seeds, ``error`` is the mean of the
     standard errors over the examples, if all runs have one, ``asked`` the number of seeds that the
     cell should have, ``published`` and ``published_deviation`` the paper's numbers, ``difference``
-    the mean minus the published value, ``remarks`` those of the values, and ``seeds`` the seeds.
+    the mean minus the published value, and ``seeds`` the seeds. The comparison with the reference
+    row is in ``p``, ``p_holm``, ``against_low`` and ``against_high``. ``marks`` has the stars and
+    the remarks.
     """
-    groups = dict(iter(values.groupby(["line", "column"])))
-    empty = values.iloc[:0]
-    rows = [
-        _cell(plan, line, column, groups.get((number, column.title), empty))
-        for number, line in enumerate(plan.lines)
-        for column in plan.spec.columns
-    ]
-    titles = [column.title for column in plan.spec.columns]
-    numbers = range(len(plan.lines))
-    index = pd.MultiIndex.from_product([numbers, titles], names=["line", "column"])
-    cells = pd.DataFrame(rows, index=index)
-    for column in plan.spec.columns:
-        if column.source in COMPUTED:
-            parts = cells["asked"].unstack()[[*column.keys]]
-            cells.loc[(slice(None), column.title), "asked"] = parts.max(axis=1).to_numpy()
+    titles = [column.title for column in table.spec.columns]
+    index = pd.MultiIndex.from_product([table.lines.index, titles], names=["line", "column"])
+    by_cell = table.values.groupby(["line", "column"])
+    value = by_cell["value"]
+    cells = pd.DataFrame(
+        {
+            "n": value.size(),
+            "mean": value.agg(lambda values: values.mean()),
+            "sd": value.agg(lambda values: values.std()),
+            "low": value.min(),
+            "high": value.max(),
+            "error": by_cell["error"].agg(lambda errors: errors.mean(skipna=False)),
+            "seeds": by_cell["seed"].agg(tuple),
+            "remarks": by_cell["remark"].first(),
+        }
+    ).reindex(index)
+    cells["n"] = cells["n"].fillna(0).astype(int)
+    for name in ("seeds", "remarks"):  # of a cell without values
+        cells[name] = [of_cell if isinstance(of_cell, tuple) else () for of_cell in cells[name]]
+
+    cells = _with_published(cells, table)
+    cells["asked"] = _asked(cells["n"], table)
+
+    return _with_marks(cells, table.comparisons, table.spec.reference)
+
+
+def _with_published(cells: pd.DataFrame, table: Table) -> pd.DataFrame:
+    published = table.spec.published.drop_duplicates(["row", "encoder", "column"])
+    published = published.set_index(["row", "encoder", "column"])
+    names = table.lines[["name", "paper_encoder"]].reindex(cells.index, level="line")
+    names["column"] = names.index.get_level_values("column")
+    numbers = published.reindex(pd.MultiIndex.from_frame(names))[["value", "deviation"]]
+    cells[["published", "published_deviation"]] = numbers.to_numpy(float)
+    cells["difference"] = cells["mean"] - cells["published"]
 
     return cells
 
 
-def _cell(plan: Plan, line: Line, column: Column, values: pd.DataFrame) -> dict[str, Any]:
-    numbers = values["value"]
-    published = _published(plan.spec, line, column)
-
-    return {
-        "n": len(numbers),
-        "mean": numbers.mean(),
-        "sd": numbers.std(),
-        "low": numbers.min(),
-        "high": numbers.max(),
-        "error": values["error"].mean(skipna=False),
-        **published,
-        "difference": numbers.mean() - published["published"],
-        "remarks": values["remark"].iloc[0] if len(values) else (),
-        "seeds": tuple(values["seed"]),
-        "asked": _asked(plan, line, column, has_values=len(values) > 0),
-    }
-
-
-def _asked(plan: Plan, line: Line, column: Column, *, has_values: bool) -> int:
-    """Return the number of seeds that a cell should have.
+def _asked(counts: pd.Series, table: Table) -> pd.Series:
+    """Return the number of seeds that each cell should have.
 
     A metric that no run has is not missing, and neither is a run that waits for a variable.
     """
-    if column.source in COMPUTED or line.published:
-        return 0
-    if not has_values and (line.needs or plan.runs(line, column)):
-        return 0
+    jobs = table.filling
+    by_cell = jobs.assign(given_up=jobs["run"].notna() | jobs["needs"].notna()).groupby(
+        ["line", "column"]
+    )
+    asked = by_cell.size().reindex(counts.index, fill_value=0)
+    is_absent = (counts == 0) & by_cell["given_up"].any().reindex(counts.index, fill_value=False)
+    asked[is_absent] = 0
+    for column in table.spec.columns:
+        if column.source in COMPUTED:
+            parts = asked.unstack()[[*column.keys]]
+            asked.loc[(slice(None), column.title)] = parts.max(axis=1).to_numpy()
 
-    return len(plan.seeds(line, column))
+    return asked
 
 
-def _published(spec: Spec, line: Line, column: Column) -> dict[str, float]:
-    key = (line.name, line.paper_encoder, column.title)
-    for number in spec.published:
-        if (number.row, number.encoder, number.column) == key:
-            deviation = number.deviation
-            return {
-                "published": number.value,
-                "published_deviation": math.nan if deviation is None else deviation,
-            }
+def _with_marks(
+    cells: pd.DataFrame, comparisons: pd.DataFrame, reference: str | None
+) -> pd.DataFrame:
+    """Return the cells with the comparisons with the reference row, and with their marks.
 
-    return dict.fromkeys(("published", "published_deviation"), math.nan)
+    There is no star where the interval over seeds and examples has 0.
+    """
+    columns = {"p": "p", "p_holm": "p_holm", "low": "against_low", "high": "against_high"}
+    against = comparisons[comparisons["reference"] == reference].set_index(["line", "column"])
+    cells = cells.join(against[list(columns)].rename(columns=columns).astype(float))
+    marks = []
+    for cell in cells.itertuples():
+        stars = [sign for sign, level in LEVELS.items() if cell.p_holm < level]
+        is_open = cell.against_low <= 0 <= cell.against_high  # False without a seed in common
+        marks.append((*(() if is_open else stars[:1]), *cell.remarks))
+
+    cells["marks"] = marks
+
+    return cells
+
+
+def symbols_of(marks: Iterable[tuple[str, ...]]) -> dict[str, str]:
+    """Return the symbol of each mark: a star stands for itself, and each remark gets a sign."""
+    remarks = dict.fromkeys(mark for of_cell in marks for mark in of_cell if mark not in LEVELS)
+
+    return dict(zip(LEVELS, LEVELS, strict=True)) | dict(zip(remarks, _SYMBOLS, strict=False))

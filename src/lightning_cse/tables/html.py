@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from string import Template
 from typing import TYPE_CHECKING
@@ -13,14 +12,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lightning_cse.plots import plot_style
-from lightning_cse.tables.render import about, legend, text_frame, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from lightning_cse.tables.figures import Result
-    from lightning_cse.tables.spec import Spec
-    from lightning_cse.tables.table import Table
 
 _PAGE = Template("""\
 <!doctype html>
@@ -61,59 +55,55 @@ $sections
 """)
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: a table whose cells may have several lines, notes, figures by title, and
-    a text that is shown as it is.
+def page(title: str, facts: Mapping[str, str], sections: Sequence[tuple[str, str]]) -> str:
+    """Return a self-contained page of sections, each a title and its HTML (`section`); the same
+    input gives the same page.
     """
-
-    title: str
-    frame: pd.DataFrame | None = None
-    notes: Sequence[str] = ()
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    text: str = ""
-
-
-def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
-    """Return a self-contained page; all texts are escaped, and the same input gives the same
-    page.
-    """
-    parts = [_section(section, f"section-{n}") for n, section in enumerate(sections, start=1)]
-    contents = [
-        f'<li><a href="#section-{number}">{escape(section.title)}</a></li>'
-        for number, section in enumerate(sections, start=1)
-    ]
+    contents = []
+    parts = []
+    for number, (heading, body) in enumerate(sections, start=1):
+        anchor = f"section-{number}"
+        contents.append(f'<li><a href="#{anchor}">{escape(heading)}</a></li>')
+        parts.append(f'<section id="{anchor}">\n<h2>{escape(heading)}</h2>\n{body}\n</section>')
 
     return _PAGE.substitute(
         title=escape(title),
-        facts="\n".join(_note(f"{name}: {text}") for name, text in facts.items() if text),
+        facts=_notes(f"{name}: {text}" for name, text in facts.items() if text),
         contents="\n".join(contents),
         sections="\n".join(parts),
     )
 
 
-def _section(section: Section, anchor: str) -> str:
-    parts = [f'<section id="{anchor}">', f"<h2>{escape(section.title)}</h2>"]
-    if section.frame is not None:
+def section(
+    frame: pd.DataFrame | None = None,
+    notes: Iterable[str] = (),
+    figures: Mapping[str, Figure] | None = None,
+    text: str = "",
+) -> str:
+    """Return a table whose cells may have several lines, notes, figures by title, and a text that
+    is shown as it is; all texts are escaped.
+    """
+    parts = []
+    if frame is not None:
         with pd.option_context("display.max_colwidth", None):
             # Escaped here, since `to_html` would write "\\n" for the end of a line.
-            frame = section.frame.map(_html).rename(index=_html, columns=_html)
-            parts.append(f"<div>{frame.to_html(border=0, escape=False)}</div>")
+            escaped = frame.map(_html).rename(index=_html, columns=_html)
+            parts.append(f"<div>{escaped.to_html(border=0, escape=False)}</div>")
 
-    parts += map(_note, section.notes)
-    parts += [_figure(figure, name) for name, figure in section.figures.items()]
-    if section.text:
-        parts.append(f"<pre>{escape(section.text)}</pre>")
+    parts.append(_notes(notes))
+    parts += [_figure(figure, escape(title)) for title, figure in (figures or {}).items()]
+    if text:
+        parts.append(f"<pre>{escape(text)}</pre>")
 
-    return "\n".join([*parts, "</section>"])
+    return "\n".join(filter(None, parts))
 
 
 def _html(text: object) -> str:
     return escape(str(text)).replace("\n", "<br>")
 
 
-def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>'
+def _notes(texts: Iterable[str]) -> str:
+    return "\n".join(f'<p class="note">{escape(text)}</p>' for text in texts)
 
 
 def _figure(figure: Figure, title: str) -> str:
@@ -125,19 +115,5 @@ def _figure(figure: Figure, title: str) -> str:
 
     image = base64.b64encode(buffer.getvalue()).decode()
     source = f"data:image/svg+xml;base64,{image}"
-    name = escape(title)
 
-    return f'<figure><figcaption>{name}</figcaption><img alt="{name}" src="{source}"></figure>'
-
-
-def table_section(spec: Spec, table: Table | None, result: Result) -> Section:
-    """Return the section of a table or figure of a paper."""
-    figures = {name.replace("_", " "): figure for name, figure in result.figures.items()}
-    if table is None:
-        title = f"{spec.source}: {spec.title}"
-        return Section(title, None, list(filter(None, [spec.note])), figures, result.text)
-
-    frame = text_frame(table).set_index("").rename_axis(None)
-    notes = [*about(table), *legend(table)]
-
-    return Section(title_of(table), frame, notes, figures, result.text)
+    return f'<figure><figcaption>{title}</figcaption><img alt="{title}" src="{source}"></figure>'

@@ -14,11 +14,12 @@ import pandas as pd
 
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.machine import in_history
+from lightning_cse.tables.figures import Result
 from lightning_cse.tables.kept import RECORDS, Content, KeptRuns, write_runs
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.predictions import check_digest, digest, pack
 from lightning_cse.tables.records import FinishedRun, RunsTable, runs_of
-from lightning_cse.tables.reproduce import Reproduction
+from lightning_cse.tables.reproduce import write
+from lightning_cse.tables.table import Table
 
 Identity: TypeAlias = tuple[str | None, int]
 """The key of a run, or the hash of a training, and the seed."""
@@ -67,11 +68,11 @@ def kept_runs(folders: Iterable[KeptRuns]) -> dict[Identity, FinishedRun]:
     }
 
 
-def repetitions(plan: Plan, kept_by_identity: Mapping[Identity, FinishedRun]) -> str:
-    """Say how the runs of a plan that have a folder differ from those that are kept with the same
+def repetitions(table: Table, kept_by_identity: Mapping[Identity, FinishedRun]) -> str:
+    """Say how the runs of a table that have a folder differ from those that are kept with the same
     settings and seed; the text is empty if none is kept.
     """
-    pairs = [(run, _kept_as(run, kept_by_identity)) for run in _runs_of(plan) if run.folder]
+    pairs = [(run, _kept_as(run, kept_by_identity)) for run in _runs_of(table) if run.folder]
     repeated = [(run, kept_run) for run, kept_run in pairs if kept_run is not None]
     lines = [line for run, kept_run in repeated if (line := _difference(run, kept_run))]
     summary = (
@@ -102,8 +103,8 @@ def _difference(run: FinishedRun, kept_run: FinishedRun) -> str:
     return f"  {run.name}: {weights}, {scores}"
 
 
-def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
-    """Write a spec into ``experiments/<paper>/results/``, with its runs (`tables.kept`).
+def keep(table: Table, result: Result, experiments: Path) -> list[Path]:
+    """Write a table into ``experiments/<paper>/results/``, with its runs (`tables.kept`).
 
     A run that another paper keeps already is replaced there. Predictions are kept without
     sentences (`lightning_cse.tables.predictions`), with their digest in the record. A text that
@@ -111,15 +112,11 @@ def keep(reproduction: Reproduction, experiments: Path) -> list[Path]:
 
     Raises DataError if what is kept there is damaged, since it would be lost.
     """
-    plan, result = reproduction.plan, reproduction.result
-    folder = experiments / plan.spec.paper / "results"
-    if result.quotes:
-        reproduction = replace(reproduction, result=replace(result, text=""))
-
-    files = reproduction.write(folder)
+    folder = experiments / table.spec.paper / "results"
+    files = write(table, replace(result, text="") if result.quotes else result, folder)
     kept_by_identity = kept_runs(kept_folders(experiments))
     contents: dict[Path, dict[str, Content]] = {}
-    for run in _runs_of(plan):
+    for run in _runs_of(table):
         if run.folder is None:  # it is kept
             continue
 
@@ -151,11 +148,9 @@ def _contents(folder: KeptRuns) -> dict[str, Content]:
     return contents
 
 
-def _runs_of(plan: Plan) -> list[FinishedRun]:
-    """Return the finished runs of a spec, each with the training that it evaluates."""
-    runs = [run for line in plan.lines for run in plan.finished(line)]
-    with_trainings = [(run, plan.table.training(run)) for run in runs]
-
+def _runs_of(table: Table) -> list[FinishedRun]:
+    """Return the finished runs of a table, each with the training that it evaluates."""
+    with_trainings = [(run, table.runs.training(run)) for run in table.finished()]
     return list(dict.fromkeys(filter(None, itertools.chain.from_iterable(with_trainings))))
 
 

@@ -21,7 +21,7 @@ from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, user_error
 from lightning_cse.paths import SAMPLE_DIR
 from lightning_cse.runs.keys import evaluation_key, generation_key, training_keys
-from lightning_cse.tables.spec import Column, Line, Names, Request, Row, Spec, profile_override
+from lightning_cse.tables.spec import Column, Names, Request, Spec, profile_override
 
 Command = Literal["train", "evaluate", "generate", "describe"]
 
@@ -46,21 +46,19 @@ class Point:
     of: Point | None = None
 
 
-def points_of(spec: Spec, request: Request, line: Line, column: Column) -> tuple[Point, ...]:
-    """Return the points of a cell: several for a grid, those of its row for a baseline, none if
-    only published.
+def points_of(spec: Spec, request: Request, line: Any, column: Column) -> tuple[Point, ...]:
+    """Return the points of a cell of a line (`Spec.lines`): several for a grid, those of its row
+    for a baseline, none if only published.
 
     Overrides are applied in this order, and a later one wins: the profile's for all rows, the
     row's, the profile's for this row, the column's, the request's. A setting of the profile or the
     request is left out if only the other command has its key.
     """
-    row = line.row
     if line.published:
         return ()
 
-    if row.baseline:
-        measured = spec.line(row.of, request, like=line)
-        return points_of(spec, request, measured, column)
+    if line.baseline:
+        return points_of(spec, request, spec.line(line.of, request, like=line), column)
 
     profile = spec.profile(request)
 
@@ -68,34 +66,30 @@ def points_of(spec: Spec, request: Request, line: Line, column: Column) -> tuple
         general = _suiting(command, profile.overrides)
         return Point(command, (*head, *general, *of_row, *_suiting(command, request.settings)))
 
-    added = profile.rows.get(row.label, ()) + column.overrides
+    added = profile.rows.get(line.label, ()) + column.overrides
     corpora = _corpora_of(request.profile)
-    if row.evaluate:
-        model = row.evaluate.model.replace("{encoder}", str(line.encoder))
-        head = (f"model={hydra_text(model)}", f"+suite={row.evaluate.suite}", *corpora)
-        return (point("evaluate", head, row.evaluate.overrides + added),)
+    if line.evaluate:
+        model = line.evaluate.model.replace("{encoder}", line.encoder)
+        head = (f"model={hydra_text(model)}", f"+suite={line.evaluate.suite}", *corpora)
+        return (point("evaluate", head, line.evaluate.overrides + added),)
 
-    if row.generate:
-        head = (*_suiting("generate", corpora), f"encoder={line.encoder}", *row.generate)
-        return (point("generate", head, row.overrides + added),)
+    if line.generate:
+        head = (*_suiting("generate", corpora), f"encoder={line.encoder}", *line.generate)
+        return (point("generate", head, line.overrides + added),)
 
     small = (profile_override(request.profile),) if request.profile else ()
-    head = (f"+experiment={row.experiment}", *small, f"encoder={line.encoder}")
-    trained = tuple(
-        point("train", head, (*row.overrides, *values, *added)) for values in _grid(row)
-    )
-    if not row.suite:
-        return trained
+    head = (f"+experiment={line.experiment}", *small, f"encoder={line.encoder}")
+    lists = [[f"{key}={json.dumps(value)}" for value in of] for key, of in line.grid.items()]
+    trainings = [
+        point("train", head, (*line.overrides, *values, *added))
+        for values in itertools.product(*lists)
+    ]
+    if not line.suite:
+        return tuple(trainings)
 
-    evaluation = point("evaluate", (f"+suite={row.suite}", *corpora), row.suite_overrides)
+    evaluation = point("evaluate", (f"+suite={line.suite}", *corpora), line.suite_overrides)
 
-    return tuple(replace(evaluation, of=training) for training in trained)
-
-
-def _grid(row: Row) -> Iterator[Names]:
-    """Yield the overrides of every combination of a row's grid."""
-    lists = [[f"{key}={json.dumps(value)}" for value in values] for key, values in row.grid.items()]
-    yield from itertools.product(*lists)
+    return tuple(replace(evaluation, of=training) for training in trainings)
 
 
 @functools.cache

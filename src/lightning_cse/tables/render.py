@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from lightning_cse.tables.table import Table, machine_of, reason, short_commit
+from lightning_cse.tables.legend import about, encoders_of, legend
+from lightning_cse.tables.table import Table
 
 if TYPE_CHECKING:
     from lightning_cse.tables.spec import Column
@@ -83,73 +84,6 @@ def title_of(table: Table) -> str:
     return f"{table.spec.source}: {table.spec.title}"
 
 
-def about(table: Table) -> list[str]:
-    """Return a line on the choices that hold for the whole table, and one on its records."""
-    request = table.request
-    encoders = _encoders(table)
-    choices = {
-        "profile ": request.profile,
-        "encoder ": request.encoder or ("" if len(encoders) != 1 else encoders[0]),
-        "seeds ": " ".join(map(str, request.seeds or ())),
-        "": " ".join(request.settings),
-        "only ": ", ".join(request.only),
-    }
-    facts = {
-        "code ": table.facts(short_commit),
-        "measured on ": table.facts(machine_of, " and "),
-        "": table.time(),
-    }
-    lines = [
-        "; ".join(name + text for name, text in part.items() if text) for part in (choices, facts)
-    ]
-
-    return [line for line in lines if line]
-
-
-def legend(table: Table) -> list[str]:
-    """Return what the symbols of a table mean, what was tested, and its note."""
-    note = " ".join(table.spec.note.split())
-    return [*_about_cells(table), *table.legend, *filter(None, [note])]
-
-
-def _about_cells(table: Table) -> Iterator[str]:
-    if table.cells["sd"].notna().any():
-        yield "Mean ± standard deviation over the n seeds of a row."
-
-    if table.cells["published"].isna().all():
-        return
-
-    has_number = table.cells["published"].notna().groupby(level="line").any()
-    lines = [line for number, line in enumerate(table.lines) if has_number[number]]
-    rows: dict[str, list[str]] = {}
-    for line in lines:
-        if line.paper_encoder:
-            rows.setdefault(line.paper_encoder, []).append(line.label)
-
-    of_encoder = ""
-    if rows and all(line.encoder == line.paper_encoder for line in lines):
-        of_encoder = " with the same encoder"
-    elif len(rows) == 1:
-        of_encoder = f" with {next(iter(rows))}"
-    elif rows:
-        of_encoder = " with " + "; ".join(f"{key} ({', '.join(of)})" for key, of in rows.items())
-
-    text = f"paper: the published value{of_encoder}"
-    is_compared = table.cells["difference"].notna().any()
-    yield text + (", and in parentheses ours minus it." if is_compared else ".")
-
-
-def _encoders(table: Table) -> list[str]:
-    """Return the encoders of the rows that are measured or may be."""
-    is_measured = table.cells["n"].groupby(level="line").any()
-    lines = [
-        line
-        for number, line in enumerate(table.lines)
-        if not reason(line, is_measured=is_measured[number])
-    ]
-    return list(dict.fromkeys(line.encoder for line in lines if line.encoder))
-
-
 def text_frame(table: Table) -> pd.DataFrame:
     """Return a table as texts: the label of each row, its encoder if there are several, its number
     of seeds, and its cells.
@@ -157,38 +91,37 @@ def text_frame(table: Table) -> pd.DataFrame:
     A cell has up to three lines: the mean with its deviation and signs, the interval over the
     examples, and the paper's value with the difference from it.
     """
-    encoders = _encoders(table)
-    of_paper = {line.paper_encoder for line in table.lines if line.paper_encoder}
-    rows = []
-    for number, line in enumerate(table.lines):
-        row = {"": line.label}
-        if len(encoders) > 1 or len(of_paper) > 1:
-            row["encoder"] = line.encoder or ""
+    lines = table.lines
+    texts = lines[["label"]].rename(columns={"label": ""})
+    of_paper = lines["paper_encoder"][lines["paper_encoder"] != ""]
+    if len(encoders_of(table)) > 1 or of_paper.nunique() > 1:
+        texts["encoder"] = lines["encoder"]
 
-        row["n"] = _seeds_of(table, number)
-        for column in table.spec.columns:
-            row[column.title] = _cell_text(table.cells.loc[(number, column.title)], column)
+    texts["n"] = [_seeds_of(table, line) for line in lines.itertuples()]
+    for column in table.spec.columns:
+        cells = table.cells.xs(column.title, level="column")
+        signs = ["".join(table.symbols.get(mark, "") for mark in marks) for marks in cells["marks"]]
+        rows = cells.assign(signs=signs).to_dict("records")
+        texts[column.title] = [_cell_text(cell, column) for cell in rows]
 
-        rows.append(row)
-
-    return pd.DataFrame(rows, dtype=object)
+    return texts
 
 
-def _seeds_of(table: Table, number: int) -> str:
+def _seeds_of(table: Table, line: Any) -> str:
     """Return the number of seeds of a line, as ``1/3`` if some are missing."""
-    cells = table.cells.loc[number]
+    cells = table.cells.loc[line.Index]
     cells = cells[cells["asked"] > 0]
     if cells.empty:
         return ""
 
     count, total = cells["n"].min(), cells["asked"].max()
-    if table.lines[number].row.baseline and count:
+    if line.baseline and count:
         return "-"  # it needs no seed
 
     return f"{count}/{total}" if count != total else f"{total}"
 
 
-def _cell_text(cell: pd.Series, column: Column) -> str:
+def _cell_text(cell: Mapping[Any, Any], column: Column) -> str:
     lines = [(_spread(cell["mean"], cell["sd"], column) + cell["signs"]) or "-"]
     half = _QUANTILE * cell["error"]
     if not math.isnan(half):
@@ -331,8 +264,8 @@ def _csv(table: Table) -> str:
     frame["marks"] = [";".join(marks) for marks in frame["marks"]]
     frame["seeds"] = [" ".join(map(str, seeds)) for seeds in frame["seeds"]]
     numbers = frame.index.get_level_values("line")
-    frame.insert(0, "row", [table.lines[number].label for number in numbers])
-    frame.insert(1, "encoder", [table.lines[number].encoder for number in numbers])
+    frame.insert(0, "row", table.lines["label"][numbers].to_numpy())
+    frame.insert(1, "encoder", table.lines["encoder"][numbers].to_numpy())
     frame.insert(2, "column", frame.index.get_level_values("column"))
     if frame["error"].isna().all():
         del frame["error"]

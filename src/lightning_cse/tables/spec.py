@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -128,6 +130,10 @@ class Row:
         return node
 
 
+LINE = [*(each.name for each in dataclasses.fields(Row)), "encoder", "paper_encoder"]
+"""The columns of `Spec.lines`."""
+
+
 @dataclass(frozen=True, config=_FILE)
 class Profile:
     """Additions to ``+profile=NAME``: overrides for all rows, overrides for some rows, and
@@ -142,16 +148,8 @@ class Profile:
     keep_encoders: bool = False
 
 
-@dataclass(frozen=True, config=_FILE)
-class PublishedValue:
-    """A number as the paper printed it; ``encoder`` is None if its row has none."""
-
-    row: str
-    encoder: str | None
-    column: str
-    value: float
-    deviation: float | None = None
-    note: str = ""
+PUBLISHED = ["row", "encoder", "column", "value", "deviation", "note"]
+"""The columns of the paper's numbers; ``encoder`` is empty where its row has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,38 +166,14 @@ class Request:
     config_dir: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """A row with one encoder; its name and ``paper_encoder`` identify the published numbers beside
-    it. ``published`` gives the reason if it has only these.
-    """
-
-    row: Row
-    encoder: str | None
-    paper_encoder: str | None
-    seeds: tuple[int, ...]
-    needs: Needs | None
-    published: str
-
-    @property
-    def label(self) -> str:
-        """The label of the row."""
-        return self.row.label
-
-    @property
-    def name(self) -> str:
-        """The name of the row among the published numbers."""
-        return self.row.name
-
-
-@dataclass(frozen=True, config=_FILE)
+@dataclass(frozen=True, config=ConfigDict(**_FILE, arbitrary_types_allowed=True))
 class Spec:
     """A table, figure or text of a paper.
 
     ``reference`` is the label of the row that ``test`` compares the others with. The rows in
     ``match`` train for as many steps as the first of them. ``make`` is the function,
     ``module:function``, that makes a figure or a text. ``seeds`` and ``encoders`` are the defaults
-    of the rows.
+    of the rows; ``published`` has the paper's numbers: `PUBLISHED`.
     """
 
     paper: str
@@ -213,7 +187,7 @@ class Spec:
     make: str | None = None
     note: str = ""
     path: Path = Path()
-    published: tuple[PublishedValue, ...] = ()
+    published: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=PUBLISHED))
     rows: Annotated[tuple[Row, ...], _values(TypeAdapter(dict[str, Row]))] = ()
     seeds: Seeds = (0, 1, 2, 3, 4)
     profiles: Mapping[str, Profile] = field(default_factory=dict, hash=False)
@@ -228,57 +202,57 @@ class Spec:
         """Return this spec's additions to the requested profile."""
         return self.profiles.get(request.profile or "", Profile())
 
-    def replacement(self, request: Request) -> str | None:
-        """Return the encoder that replaces those of the file; None if they are kept."""
-        if request.encoder or not request.profile or self.profile(request).keep_encoders:
-            return request.encoder
+    def lines(self, request: Request) -> pd.DataFrame:
+        """Return the requested rows with every requested encoder: the fields of `Row`, with those
+        of the file replaced by what the request makes of them.
 
-        return profile_encoder(request.profile)
-
-    def lines(self, request: Request) -> list[Line]:
-        """Return the requested rows with every requested encoder, in the order of the file.
-
-        ``request.encoder``, or a profile that sets an encoder, replaces all encoders of a row, so
-        the row becomes one line. A row that evaluates one fixed model keeps it; with another
-        encoder, it has only the paper's numbers.
+        ``encoder`` is the encoder of the line and ``paper_encoder`` that of the paper's numbers
+        beside it; both are empty for a row without one. ``published`` says why a line has only the
+        paper's numbers. ``request.encoder``, or a profile that sets an encoder, replaces all
+        encoders of a row, so the row becomes one line. A row that evaluates one fixed model keeps
+        it; with another encoder, it has only the paper's numbers.
         """
         rows = [row for row in self.rows if not request.only or row.label in request.only]
-        replacement = self.replacement(request)
+        lines = [line for row in rows for line in self._lines_of(row, request)]
 
-        return [line for row in rows for line in self._lines_of(row, request, replacement)]
+        return pd.DataFrame(lines, columns=LINE, dtype=object)
 
-    def line(self, label: str, request: Request, *, like: Line) -> Line:
-        """Return the line of a row that has the same paper encoder as ``like``, or else the row's
-        first line.
+    def line(self, label: str, request: Request, *, like: Any) -> Any:
+        """Return the line of a row that has the same paper encoder as the line ``like``, or else
+        the row's first line.
         """
-        lines = self.lines(dataclasses.replace(request, only=(label,)))
+        lines = [*self.lines(dataclasses.replace(request, only=(label,))).itertuples()]
         return next((line for line in lines if line.paper_encoder == like.paper_encoder), lines[0])
 
     def matched(self, label: str) -> str | None:
         """Return the row that sets the number of steps of a row; None if the row is not matched."""
         return self.match[0] if label in self.match[1:] else None
 
-    def encoders_of(self, row: Row) -> Sequence[str | None]:
-        """Return the encoders that a row is repeated for; None stands for a row without one."""
+    def encoders_of(self, row: Row) -> Sequence[str]:
+        """Return the encoders that a row is repeated for; an empty text for a row without one."""
         if row.encoders:
             return row.encoders
 
         if row.published:
-            printed = {value.encoder for value in self.published if value.row == row.name}
-            return [encoder for encoder in self.encoders if encoder in printed] or [None]
+            printed = set(self.published.loc[self.published["row"] == row.name, "encoder"])
+            return [encoder for encoder in self.encoders if encoder in printed] or [""]
 
-        alone = row.baseline is not None or (row.evaluate is not None and row.encoders == ())
+        is_alone = row.baseline or (row.evaluate and row.encoders == ())
 
-        return [None] if alone else self.encoders
+        return [""] if is_alone else self.encoders
 
-    def _lines_of(self, row: Row, request: Request, replacement: str | None) -> Iterator[Line]:
+    def _lines_of(self, row: Row, request: Request) -> Iterator[dict[str, Any]]:
         # A baseline is measured by the runs of another row.
-        run = {run.label: run for run in self.rows}[row.of or row.label]
+        measured = {row.label: row for row in self.rows}[row.of or row.label]
+        profile = self.profile(request)
         quick = (0,) if request.profile == "tiny" else None
-        of_profile = self.profile(request).seeds or quick
-        seeds = request.seeds or of_profile or run.seeds or self.seeds
+        seeds = request.seeds or profile.seeds or quick or measured.seeds or self.seeds
+        replacement = request.encoder
+        if request.profile and not request.encoder and not profile.keep_encoders:
+            replacement = profile_encoder(request.profile)
+
         encoders = self.encoders_of(row)
-        if replacement is not None and encoders[0] is not None:
+        if replacement and encoders[0]:
             encoders = [replacement if replacement in encoders else encoders[0]]
 
         for paper_encoder in encoders:
@@ -288,14 +262,13 @@ class Spec:
             if encoder != paper_encoder and "{encoder}" not in model:
                 reason = f"{model} is a model of its own, so it has no other encoder"
 
-            yield Line(
-                row=row,
-                encoder=paper_encoder if reason else encoder,
-                paper_encoder=paper_encoder,
-                seeds=(0,) if row.evaluate else seeds,  # an evaluation draws nothing at random
-                needs=row.needs or run.needs,
-                published=reason,
-            )
+            yield vars(row) | {
+                "encoder": paper_encoder if reason else encoder,
+                "paper_encoder": paper_encoder,
+                "seeds": (0,) if row.evaluate else seeds,  # an evaluation draws nothing at random
+                "needs": row.needs or measured.needs,
+                "published": reason,
+            }
 
 
 def profile_override(profile: str) -> str:
@@ -310,3 +283,8 @@ def profile_encoder(profile: str) -> str | None:
     encoder, default = (str(cfg.hydra.runtime.choices.encoder) for cfg in configs)
 
     return encoder if encoder != default else None
+
+
+def withheld(needs: Needs | None) -> bool:
+    """Return whether a row needs an environment variable that is not set, or is 0."""
+    return needs is not None and os.environ.get(needs.variable, "") in ("", "0")

@@ -1,297 +1,278 @@
-"""Makes the table of a spec from its finished runs: cells, comparisons, and a legend."""
+"""A table of a spec: the runs that it needs, and the frames that are made from their records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import pandas as pd
 
-from lightning_cse.tables.comparisons import (
-    TEST_FIELDS,
-    Pair,
-    compare,
-    effects,
-    is_comparable,
-    smallest,
-)
-from lightning_cse.tables.frame import read_cells, read_values, weights_of
+from lightning_cse.tables import frame
+from lightning_cse.tables.comparisons import TEST_FIELDS, compare, is_comparable
+from lightning_cse.tables.effects import effects
 from lightning_cse.tables.nested import value_at
-from lightning_cse.tables.spec import Line, Request, Spec
+from lightning_cse.tables.points import Point, key_of, limited, points_of
+from lightning_cse.tables.records import FinishedRun, RunsTable, State
+from lightning_cse.tables.spec import COMPUTED, Column, Request, Spec, withheld
 
 if TYPE_CHECKING:
-    from lightning_cse.tables.plan import Plan
-    from lightning_cse.tables.records import FinishedRun
+    from lightning_cse.tables.comparisons import Pair
 
-Fact = Callable[[Mapping[str, Any]], str]
-"""A text about a record, empty where the record does not say."""
-
-LEVELS = {"**": 0.01, "*": 0.05}
-"""The marks of significant differences from the reference row and their levels, the strictest
-first.
-"""
-_SYMBOLS = ("†", "‡", "§", "¶", "‖", "††", "‡‡", "§§")
-_TEST = (
-    "McNemar's exact test of majority votes, of as many seeds on both sides and of an odd number"
-)
-_AREAS = "of AUCs, DeLong's paired test of the mean over these seeds"
+JOBS = ["line", "column", "needs", "point", "seed", "fills", "run"]
+"""The columns of `Table.jobs`."""
+STATES = get_args(State)
+TO_RUN = ("missing", "interrupted", "failed")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its lines, its long frame of values, and its cells by line and column.
+    """A spec with the user's choices and the runs on disk.
 
-    The columns of ``cells`` are those of `lightning_cse.tables.frame.read_cells`; the comparison
-    with the reference row as ``p``, ``p_holm``, ``against_low`` and ``against_high``; ``marks``,
-    the stars and the remarks; and ``signs``, the symbols that are shown for them. ``runs`` has the
-    runs of all cells, and the trainings of those that are evaluations. ``tests`` has all
-    comparisons, ``effects`` the means and the differences over the seeds.
+    ``values``, ``cells``, ``tests`` and ``effects`` are made once, from the runs that are finished
+    when they are first asked for; ``dataclasses.replace(table)`` makes them anew.
     """
 
     spec: Spec
     request: Request
-    lines: tuple[Line, ...]
-    values: pd.DataFrame
-    cells: pd.DataFrame
-    runs: tuple[FinishedRun, ...]
-    legend: tuple[str, ...]
-    tests: pd.DataFrame
-    effects: pd.DataFrame
+    runs: RunsTable
 
-    def facts(self, fact: Fact, between: str = ", ") -> str:
-        """Return the facts about the records of all runs, such as `machine_of`."""
-        return between.join(sorted({fact(run.record) for run in self.runs} - {""}))
+    @functools.cached_property
+    def lines(self) -> pd.DataFrame:
+        """A row for each row of the spec and encoder: `Spec.lines`."""
+        return self.spec.lines(self.request)
 
-    def time(self) -> str:
-        """Return the hours that all runs took, and their number."""
-        records = [run.record for run in self.runs if run.record.get("seconds")]
-        if not records:
-            return ""
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the rows."""
+        return list(dict.fromkeys(self.lines["label"]))
 
-        hours = sum(sum(record["seconds"].values()) for record in records) / 3600
-        return f"{hours:.2f} hours for {len(records)} run{'s' * (len(records) != 1)}"
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has cells to show: if no row is measured, a figure or text has the numbers."""
+        spec = self.spec
+        return bool(spec.columns) and (spec.make is None or (self.lines["published"] == "").any())
+
+    @property
+    def stem(self) -> str:
+        """The stem of the table's files; it has the request, so that a part does not overwrite the
+        whole.
+        """
+        request = self.request
+        parts = [self.spec.name, request.profile, request.encoder]
+        if request.seeds:
+            parts.append(f"seeds{'-'.join(map(str, request.seeds))}")
+
+        if request.settings or request.only:
+            choices = repr((request.settings, request.only))
+            parts.append(hashlib.sha256(choices.encode()).hexdigest()[:6])
+
+        return ".".join(part for part in parts if part)
+
+    # Runs
+
+    def jobs(self) -> pd.DataFrame:
+        """Return the runs that the table needs now, a row for each cell, point and seed: `JOBS`.
+
+        ``run`` is the finished run, if there is one, and ``fills`` is true if it fills the cell.
+        The others are the trainings of evaluations, the points of a grid, and the run from which a
+        matched row has its number of steps.
+
+        A grid is run with the first seed; once it is complete, its winner, the first one with the
+        best dev score, is run with the other seeds too. A matched row first needs the run that it
+        is matched with.
+        """
+        rows = [
+            (line.Index, column.title, line.needs, point, seed, fills, self.runs.find(point, seed))
+            for line in self.lines.itertuples()
+            for column in self.spec.columns
+            if column.source not in COMPUTED
+            for point, seed, fills in self._jobs_of(line, column)
+        ]
+
+        return pd.DataFrame(rows, columns=JOBS, dtype=object)
+
+    def _jobs_of(self, line: Any, column: Column) -> Iterator[tuple[Point, int, bool]]:
+        points = points_of(self.spec, self.request, line, column)
+        if points and (matched := self._matched(line, column)):
+            steps = self.steps(line, column)
+            if steps is None:
+                yield *matched, False
+                return
+
+            points = tuple(limited(point, steps) for point in points)
+
+        first = line.seeds[0]
+        if line.grid:
+            yield from ((point, first, False) for point in points)
+            trials = [self.runs.find(point, first) for point in points]
+            scores = [value_at(run.record, "best.score") for run in trials if run]
+            points = points[:0] if len(scores) < len(points) else points
+            points = tuple(points[scores.index(max(scores))] for _ in points[:1])
+
+        for point in points:
+            if line.baseline:  # any run of its row has it, with the same value
+                seeds = [seed for seed in line.seeds if self._has_baseline(line, point, seed)]
+                yield point, min(seeds, default=first), True
+                continue
+
+            for seed in sorted(line.seeds):
+                if point.of is not None:
+                    yield point.of, seed, False
+
+                yield point, seed, True
+
+    def _has_baseline(self, line: Any, point: Point, seed: int) -> bool:
+        run = self.runs.find(point, seed)
+        return run is not None and line.baseline in run.record.get("baselines", ())
+
+    def _matched(self, line: Any, column: Column) -> tuple[Point, int] | None:
+        """Return the point and the seed of the run that a line is matched with."""
+        label = self.spec.matched(line.of or line.label)
+        if label is None:
+            return None
+
+        first = self.spec.line(label, self.request, like=line)
+        point = points_of(self.spec, self.request, first, column)[0]
+
+        return point.of or point, first.seeds[0]
+
+    def steps(self, line: Any, column: Column) -> int | None:
+        """Return the steps of the run that a line is matched with; None while it is missing."""
+        matched = self._matched(line, column)
+        run = matched and self.runs.find(*matched)
+
+        return run.record["steps"] if run else None
+
+    def finished(self, line: Any = None) -> list[FinishedRun]:
+        """Return the finished runs of a line's cells, or of all, each once."""
+        jobs = self.jobs()
+        jobs = jobs[jobs["fills"].astype(bool) & jobs["run"].notna()]
+        if line is not None:
+            jobs = jobs[jobs["line"] == line.Index]
+
+        return list(dict.fromkeys(jobs["run"]))
+
+    # Frames
+
+    @functools.cached_property
+    def filling(self) -> pd.DataFrame:
+        """The jobs that fill cells."""
+        jobs = self.jobs()
+        return jobs[jobs["fills"].astype(bool)]
+
+    @functools.cached_property
+    def values(self) -> pd.DataFrame:
+        """The long frame: `lightning_cse.tables.frame.VALUES`."""
+        return frame.read_values(self)
+
+    @functools.cached_property
+    def pairs(self) -> list[Pair]:
+        """What is compared: each line with the reference row or, for ``mcnemar_all``, with every
+        other row, in each column, where both cells are of the same metrics of examples.
+        """
+        weights = frame.weights_of(self.spec)
+        return [pair for pair in self._pairs() if is_comparable(self.values, pair, weights)]
+
+    def _pairs(self) -> Iterator[Pair]:
+        reference = self.spec.reference
+        lines, labels = self.lines, self.labels
+        for line in lines.itertuples():
+            if reference not in labels or line.label == reference:
+                continue
+
+            others = [reference]
+            if self.spec.test == "mcnemar_all":
+                others += labels[labels.index(line.label) + 1 :]
+
+            for label in dict.fromkeys(others):
+                # With the same encoder; a line without one is compared with a row of one line.
+                is_other = lines["label"] == label
+                if line.encoder:
+                    is_other &= lines["encoder"].isin([line.encoder, ""])
+
+                if is_other.sum() == 1:
+                    other = lines.index[is_other][0]
+                    yield from ((line.Index, other, column.title) for column in self.spec.columns)
+
+    @functools.cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """All comparisons that could be made: `lightning_cse.tables.comparisons.compare`."""
+        return compare(self.values, self.pairs, frame.weights_of(self.spec))
+
+    @property
+    def tests(self) -> pd.DataFrame:
+        """The comparisons as they are kept."""
+        return self.comparisons[TEST_FIELDS]
+
+    @functools.cached_property
+    def effects(self) -> pd.DataFrame:
+        """The means and the differences over the seeds."""
+        return effects(self.values, self.spec.columns, self.spec.reference)
+
+    @functools.cached_property
+    def cells(self) -> pd.DataFrame:
+        """A row for each line and column: `lightning_cse.tables.frame.read_cells`."""
+        return frame.read_cells(self)
+
+    @functools.cached_property
+    def symbols(self) -> dict[str, str]:
+        """The symbols of the marks of all cells."""
+        return frame.symbols_of(self.cells["marks"])
 
 
-def make_table(plan: Plan) -> Table:
-    """Return the table of a plan."""
-    spec = plan.spec
-    values = read_values(plan)
-    weights = weights_of(spec)
-    pairs = [pair for pair in _pairs(plan) if is_comparable(values, pair, weights)]
-    tests = compare(values, pairs, weights)
-    cells = _with_tests(read_cells(plan, values), tests, spec.reference)
-    remarks = dict.fromkeys(remark for of_cell in cells["remarks"] for remark in of_cell)
-    symbols = {"*": "*", "**": "**", **dict(zip(remarks, _SYMBOLS, strict=False))}
-    cells["signs"] = [
-        "".join(dict.fromkeys(symbols.get(mark, "") for mark in marks)) for marks in cells["marks"]
-    ]
-    table_effects = effects(values, spec.columns, spec.reference)
-    legend = [
-        *(f"{symbols[remark]} {remark}." for remark in remarks if remark in symbols),
-        *_about_tests(plan, tests, len(pairs) - len(tests)),
-        *smallest(table_effects, spec.columns),
-        *_notes(plan, values, cells),
-    ]
+def status(tables: Sequence[Table]) -> pd.DataFrame:
+    """Return each run that the tables need, once: `JOBS`, the ``key`` of its point, and its
+    ``state`` or the reason not to run it.
 
-    return Table(
-        spec=spec,
-        request=plan.request,
-        lines=tuple(plan.lines),
-        values=values,
-        cells=cells,
-        runs=_runs(plan, values),
-        legend=tuple(legend),
-        tests=tests[TEST_FIELDS],
-        effects=table_effects,
-    )
-
-
-def _runs(plan: Plan, values: pd.DataFrame) -> tuple[FinishedRun, ...]:
-    measured = dict.fromkeys(values["run"])
-    trainings = filter(None, map(plan.table.training, measured))
-
-    return tuple(measured | dict.fromkeys(trainings))
-
-
-# Comparisons
-
-
-def _labels(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(line.label for line in plan.lines))
-
-
-def _pairs(plan: Plan) -> Iterator[Pair]:
-    """Yield what a table compares: each line with the reference row or, for ``mcnemar_all``, with
-    every other row, in each column.
+    A training that is kept as a record only is missing if an evaluation of it is: its weights are
+    gone.
     """
-    reference = plan.spec.reference
-    labels = _labels(plan)
-    if reference not in labels:
-        return
+    runs = tables[0].runs
+    jobs = pd.concat([table.jobs() for table in tables], ignore_index=True)
+    jobs["key"] = [key_of(point) for point in jobs["point"]]
+    jobs["is_withheld"] = [withheld(needs) for needs in jobs["needs"]]
+    # Withheld lines come last: a run that another line needs as well is run.
+    jobs = jobs.sort_values("is_withheld", kind="stable").drop_duplicates(["key", "seed"])
+    states: list[str] = []
+    for job in jobs.itertuples():
+        state: str = runs.state(job.point, job.seed)
+        if job.is_withheld and state not in ("finished", "running"):
+            state = f"not run: {job.needs}"
 
-    for number, line in enumerate(plan.lines):
-        if line.label == reference:
-            continue
+        states.append(state)
 
-        references = [reference]
-        if plan.spec.test == "mcnemar_all":
-            references += labels[labels.index(line.label) + 1 :]
+    jobs["state"] = states
+    evaluations = [job for job in missing(jobs).itertuples() if job.point.of]
+    evaluated = {(key_of(job.point.of), job.seed) for job in evaluations}
+    for job in jobs[jobs["run"].notna()].itertuples():
+        if job.run.folder is None and (job.key, job.seed) in evaluated:
+            jobs.loc[job.Index, "state"] = "missing"
 
-        for label in dict.fromkeys(references):
-            # With the same encoder; a line without one is compared with a row of one line.
-            opposite = [
-                opposite_number
-                for opposite_number, candidate in enumerate(plan.lines)
-                if candidate.label == label
-                and (not line.encoder or candidate.encoder in (line.encoder, None))
-            ]
-            if len(opposite) == 1:
-                for column in plan.spec.columns:
-                    yield number, opposite[0], column.title
+    return jobs
 
 
-def _with_tests(cells: pd.DataFrame, tests: pd.DataFrame, reference: str | None) -> pd.DataFrame:
-    """Return the cells with the comparisons with the reference row, and with their marks.
+def missing(jobs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of `status` that are neither finished nor running nor withheld."""
+    return jobs[jobs["state"].isin(TO_RUN)]
 
-    There is no star where the interval over seeds and examples has 0.
+
+def trained(job: Any, runs: RunsTable) -> Path | None:
+    """Return the folder of the training that a run evaluates, if there is one with its weights."""
+    run = job.point.of and runs.find(job.point.of, job.seed)
+
+    return run.folder if run else None
+
+
+def overrides_of(job: Any, runs: RunsTable) -> list[str]:
+    """Return the overrides that run a job of `status`; an evaluation of a run names the folder of
+    that run.
     """
-    columns = {"p": "p", "p_holm": "p_holm", "low": "against_low", "high": "against_high"}
-    against = tests[tests["reference"] == reference].set_index(["line", "column"])
-    against = against[list(columns)].rename(columns=columns).astype(float)
-    cells = cells.join(against)
-    stars = []
-    for cell in cells.itertuples():
-        signs = [sign for sign, level in LEVELS.items() if cell.p_holm < level]
-        is_open = cell.against_low <= 0 <= cell.against_high  # False without a seed in common
-        stars.append(() if is_open else tuple(signs[:1]))
+    overrides = list(job.point.overrides)
+    if job.point.of is not None:
+        return [f"model={trained(job, runs) or '<its run>'}", *overrides]
 
-    cells["marks"] = [
-        (*star, *remarks) for star, remarks in zip(stars, cells["remarks"], strict=True)
-    ]
-
-    return cells
-
-
-def _about_tests(plan: Plan, tests: pd.DataFrame, untested: int) -> Iterator[str]:
-    reference = plan.spec.reference
-    if reference is not None and reference not in _labels(plan):
-        yield f"No test of significance: the reference row {reference} is not in this table."
-
-    with_reference = tests[tests["reference"] == reference]
-    is_tested = with_reference["p"].notna().any()
-    if is_tested:
-        count = int(tests["p"].notna().sum())
-        signs = ", ".join(f"{sign} p < {LEVELS[sign]}" for sign in reversed(LEVELS))
-        test = f"{_TEST}; {_AREAS}" if (tests["test"] == "delong").any() else _TEST
-        yield (
-            f"{signs} against {reference} with the same encoder "
-            f"({test}; Holm over {_comparisons(count)} of this table)."
-        )
-
-    if with_reference["low"].notna().any():
-        text = (
-            f"Difference from {reference}: 95 % interval over seeds and examples (the squares of the "
-            "half widths of both intervals added; over the examples alone for one seed)."
-        )
-        if is_tested:
-            text += (
-                " The tests take the seeds as given; there is no mark where this interval has 0."
-            )
-
-        yield text
-
-    if untested:
-        yield (
-            "Not tested, since predictions are not kept with these records: "
-            f"{_comparisons(untested)}."
-        )
-
-
-def _comparisons(count: int) -> str:
-    return f"{count} comparison{'s' * (count != 1)}"
-
-
-# Notes
-
-
-def _notes(plan: Plan, values: pd.DataFrame, cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the notes that follow those on marks and tests."""
-    if cells["error"].notna().any():
-        yield (
-            "[from, to]: 95 % interval over the test pairs "
-            "(DeLong; the standard errors of the seeds averaged)."
-        )
-
-    for line in plan.lines:
-        if (matched := plan.spec.matched(line.label)) is None:
-            continue
-
-        # None while the other row is not trained.
-        if steps := plan.steps(line, plan.spec.columns[0]):
-            yield f"Equal steps: {line.label} as {matched} ({line.encoder}), {steps} steps."
-
-    yield from _mixed_precision(values)
-    reasons: dict[str, list[str]] = {}
-    for number, line in enumerate(plan.lines):
-        if text := reason(line, is_measured=cells.loc[number, "n"].any()):
-            reasons.setdefault(text.rstrip("."), []).append(line.label)
-
-    for text, labels in reasons.items():
-        yield f"Not measured here: {', '.join(labels)}: {text}."
-
-    yield from _published_notes(plan)
-
-
-def reason(line: Line, *, is_measured: bool) -> str:
-    """Return why a line has only the paper's numbers; finished runs are used, whatever it needs."""
-    return str(line.needs) if line.needs and not is_measured else line.published
-
-
-def _mixed_precision(values: pd.DataFrame) -> Iterator[str]:
-    """Yield which rows were evaluated in which precision, if the table has several."""
-    precisions = [run.record.get("precision") for run in values["run"]]
-    rows = values.sort_values("line", kind="stable")["row"].groupby(pd.Series(precisions)).unique()
-    if len(rows) > 1:
-        texts = [f"{precision} ({', '.join(labels)})" for precision, labels in rows.items()]
-        yield f"Precision of the evaluation: {'; '.join(texts)}."
-
-
-def _published_notes(plan: Plan) -> Iterator[str]:
-    """Yield the notes on published numbers."""
-    labels = {(line.name, line.paper_encoder): line.label for line in plan.lines}
-    notes: dict[str, dict[str, list[str]]] = {}
-    for number in plan.spec.published:
-        label = labels.get((number.row, number.encoder))
-        if number.note and label:
-            notes.setdefault(number.note, {}).setdefault(label, []).append(number.column)
-
-    for note, columns_by_row in notes.items():
-        texts = [f"{label} ({', '.join(columns)})" for label, columns in columns_by_row.items()]
-        yield f"Published value, {note}: {', '.join(texts)}."
-
-
-# Facts about records
-
-
-def short_commit(record: Mapping[str, Any]) -> str:
-    """Return the first digits of a record's commit, with its ``-dirty`` mark if any, or
-    ``unknown``.
-    """
-    digits, dirty, _ = str(value_at(record, "environment.commit") or "unknown").partition("-dirty")
-    return digits[:7] + dirty
-
-
-def machine_of(record: Mapping[str, Any]) -> str:
-    """Return the machine of a record: the GPU, or the processor and its cores; nothing if the
-    record names none.
-    """
-    device = str(record.get("device") or "")
-    if device != "cpu":
-        return device
-
-    machine = value_at(record, "environment.machine") or {}
-    cores = machine.get("cores")
-    parts = [device, machine.get("cpu"), cores and f"{cores} core{'s' * (cores != 1)}"]
-
-    return ", ".join(str(part) for part in parts if part)
+    return overrides if job.point.command == "evaluate" else [*overrides, f"seed={job.seed}"]

@@ -8,14 +8,15 @@ from math import comb
 import numpy as np
 import pandas as pd
 import pytest
-from fake_plan import leave_run
+from fake_table import leave_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_cse.errors import DataError
-from lightning_cse.tables.comparisons import compare, measure_of, values_of
+from lightning_cse.tables.comparisons import compare
 from lightning_cse.tables.frame import values_of_runs
 from lightning_cse.tables.labels import by_setting, labels_of
+from lightning_cse.tables.outcomes import measure_of, values_of
 from lightning_cse.tables.records import read_run
 from lightning_cse.tables.statistics import holm, majority_vote, two_way_interval
 

@@ -8,6 +8,7 @@ from string import ascii_lowercase
 import pandas as pd
 import pytest
 import torch
+from fake_table import fake_table
 
 from lightning_cse.baselines import Length
 from lightning_cse.data import SourceFile, read_corpus, sample_dir
@@ -19,9 +20,9 @@ from lightning_cse.paths import experiments_dir
 from lightning_cse.tables import figures
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.keep import kept_folders
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.records import FinishedRun, RunsTable
 from lightning_cse.tables.spec import Request
+from lightning_cse.tables.table import Table
 
 gausscse, dualcse = (
     figures.load_file(experiments_dir() / paper / "figures.py") for paper in ("gausscse", "dualcse")
@@ -29,17 +30,12 @@ gausscse, dualcse = (
 TINY = Request(profile="tiny")
 
 
-class Given(Plan):
-    """A plan whose finished runs are given by line."""
+def make(key, runs=(), request=TINY):
+    """Make a figure of a spec all of whose rows have these finished runs."""
+    spec = read_spec(experiments_dir() / f"{key}.yaml")
+    by_seed = {run.record["seed"]: run for run in runs}
 
-    def __init__(self, key, find, request):
-        spec = read_spec(experiments_dir() / f"{key}.yaml")
-        super().__init__(spec, request, RunsTable(Path("none")))
-        self.finished = find
-
-
-def make(key, find=lambda line: [], request=TINY):
-    return figures.make(Given(key, find, request))
+    return figures.make(fake_table(spec, {row.label: by_seed for row in spec.rows}, request))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +61,7 @@ def test_a_function_that_does_not_exist_is_named(name, message):
         ("ngcse/figure3", None, []),
         ("ngcse/figure5", None, ["studies"]),
         ("ngcse/figure6", None, []),
+        ("ngcse/before_training", None, ["settings", "rule", "regret"]),
         ("dualcse/retrieval", "minilm_l6", ["found"]),
     ],
 )
@@ -82,11 +79,11 @@ def test_kept_figures_are_those_of_their_records(key, encoder, tables):
 
 def made_from_kept(key, encoder):
     spec = read_spec(experiments_dir() / f"{key}.yaml")
-    table = RunsTable(Path("none"), kept_folders(experiments_dir()))
-    plan = Plan(spec, Request("small", encoder=encoder), table)
+    runs = RunsTable(Path("none"), kept_folders(experiments_dir()))
+    table = Table(spec, Request("small", encoder=encoder), runs)
     folder = experiments_dir() / key.partition("/")[0] / "results"
 
-    return figures.make(plan), folder / plan.stem
+    return figures.make(table), folder / table.stem
 
 
 @pytest.mark.slow
@@ -232,9 +229,9 @@ def test_retrieval_asks_the_best_run_that_has_a_checkpoint(run, tmp_path):
     worse = {**run.record, "seed": 0, "best": {**best, "score": best["score"] - 0.1}}
     better = {**run.record, "seed": 2, "best": {**best, "score": best["score"] + 0.1}}
     without = FinishedRun(better, None, tmp_path / "kept.json")
-    result = make(
-        "dualcse/table3", lambda line: [FinishedRun(worse, run.folder, run.source), run, without]
-    )
+    request = replace(TINY, seeds=(0, 1, 2))
+    runs = [FinishedRun(worse, run.folder, run.source), run, without]
+    result = make("dualcse/table3", runs, request)
     assert result.quotes
     assert result.text.startswith("## DualCSE-Cross: seed 1, ")
     rows = result.tables["nearest"]
@@ -243,5 +240,5 @@ def test_retrieval_asks_the_best_run_that_has_a_checkpoint(run, tmp_path):
     assert all(row["found"].startswith("INLI/train.csv:") for row in rows)
     premises = read_corpus("inli", "val", sample_dir())["premise"]
     assert not set(premises) & {value for row in rows for value in row.values()}
-    bare = make("dualcse/table3", lambda line: [without])
+    bare = make("dualcse/table3", [without], request)
     assert "DualCSE-Cross: the checkpoints of its runs were not kept" in bare.text

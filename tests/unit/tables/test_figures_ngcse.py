@@ -115,3 +115,39 @@ def test_changes_are_paired_by_run():
         5: [5, 6],
         9: [1],
     }
+
+
+def test_the_rule_and_the_regret_of_following_it():
+    curves = {
+        f"diag/{side}/{measure}": [(0, value), (10, 9.0)]
+        for (side, measure), value in {
+            ("held_out", "alignment"): 0.5,
+            ("eval", "alignment"): 0.3,
+            ("held_out", "uniformity"): -1.0,
+            ("eval", "uniformity"): -2.0,
+        }.items()
+    }
+    runs = pd.DataFrame({"curves": [curves], "rfd_alignment": [7.0], "rfd_uniformity": [7.0]})
+    (row,) = ngcse.at_step_0(runs).to_dict("records")
+    assert row["rfd_alignment"] == pytest.approx(0.2)
+    assert row["rfd_uniformity"] == pytest.approx(1.0)
+
+    summary = pd.DataFrame(
+        {
+            "rfd_alignment": [0.1, 0.125, 0.4, 0.25],
+            "rfd_uniformity": [0.0, 0.125, 0.0, 0.0],
+            "final_score": [0.60, 0.70, 0.75, 0.80],
+        },
+        index=["A.a", "A.b", "A.c", "A.d"],
+    ).eval("rfd = rfd_alignment + rfd_uniformity")
+    (by_domain,) = ngcse.rule(summary)
+    assert by_domain["pearson"] == pytest.approx(
+        np.corrcoef(summary["rfd"], summary["final_score"])[0, 1]
+    )
+    # Of b and d, the sums are equal; of c and d, the score has the other order.
+    assert by_domain["pairs"] == "4 of 5"
+    assert by_domain["both"] == "1 of 1"
+    (chosen,) = ngcse.regret(summary)
+    assert (chosen["best"], chosen["chosen"], chosen["place"]) == ("A.d", "A.c", 2)
+    assert chosen["regret"] == pytest.approx(5.0)
+    assert chosen["random"] == pytest.approx(80 - 71.25)

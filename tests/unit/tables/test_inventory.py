@@ -4,7 +4,7 @@ import io
 
 import pandas as pd
 import pytest
-from fake_plan import leave_run
+from fake_table import leave_run
 
 from lightning_cse import runs
 from lightning_cse.list_runs import main

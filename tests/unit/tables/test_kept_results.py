@@ -9,11 +9,10 @@ import pytest
 
 from lightning_cse.tables.files import find_specs
 from lightning_cse.tables.keep import kept_folders
-from lightning_cse.tables.plan import Plan
 from lightning_cse.tables.records import RunsTable, read_runs
 from lightning_cse.tables.render import render
-from lightning_cse.tables.reproduce import reproduce
 from lightning_cse.tables.spec import Request
+from lightning_cse.tables.table import Table
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 TABLES = sorted(
@@ -28,29 +27,18 @@ def test_a_kept_table_is_that_of_its_records(file, tmp_path):
     encoder = [part for part in more if not part.startswith("seeds")]
     seeds = [int(part.removeprefix("seeds")) for part in more if part.startswith("seeds")]
     spec = find_specs(EXPERIMENTS)[f"{file.parent.parent.name}/{name}"]
-    table = RunsTable(tmp_path, kept_folders(EXPERIMENTS))
-    plan = Plan(
-        spec,
-        Request(
-            profile=profile, encoder=encoder[0] if encoder else None, seeds=tuple(seeds) or None
-        ),
-        table,
-    )
-    assert plan.stem == file.stem
-    reproduction = reproduce(plan)
-    assert reproduction.table is not None
-    assert (
-        render(reproduction.table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
-    )
+    request = Request(profile, encoder[0] if encoder else None, tuple(seeds) or None)
+    table = Table(spec, request, RunsTable(tmp_path, kept_folders(EXPERIMENTS)))
+    assert table.stem == file.stem
+    assert table.is_shown
+    assert render(table, "markdown").strip() == file.read_text(encoding="utf-8").strip()
     expected = pd.read_csv(
         file.with_suffix(".effects.csv"),
         keep_default_na=False,
         na_values={"low": "", "high": "", "sd": ""},
         dtype={"row": str, "column": str, "reference": str},
     )
-    pd.testing.assert_frame_equal(
-        expected, reproduction.table.effects, check_dtype=False, rtol=1e-6
-    )
+    pd.testing.assert_frame_equal(expected, table.effects, check_dtype=False, rtol=1e-6)
 
 
 def test_kept_records_are_of_committed_code():

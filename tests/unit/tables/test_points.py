@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from fake_plan import leave_run
+from fake_table import leave_run
 from omegaconf import OmegaConf
 
 from lightning_cse import runs as records
@@ -47,7 +47,7 @@ def spec(tmp_path):
 
 
 def points(spec, label, column=0, **request):
-    line = next(line for line in spec.lines(Request(**request)) if line.label == label)
+    line = next(line for line in spec.lines(Request(**request)).itertuples() if line.label == label)
     return points_of(spec, Request(**request), line, spec.columns[column])
 
 

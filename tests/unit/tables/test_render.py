@@ -5,12 +5,11 @@ import io
 
 import pytest
 import yaml
-from fake_plan import FakePlan, runs_of
+from fake_table import fake_table, runs_of
 
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.render import render, texts_of
 from lightning_cse.tables.spec import Request
-from lightning_cse.tables.table import make_table
 
 FILE = """
 title: Terms & losses
@@ -56,7 +55,7 @@ def table(tmp_path):
     request = Request(settings=("x=1",))
     runs = runs_of(**records)
 
-    return make_table(FakePlan(read_spec(path), runs, request, lambda run: "B" in run.source.name))
+    return fake_table(read_spec(path), runs, request, lambda run: "B" in run.source.name)
 
 
 def test_terminal(table):
@@ -143,7 +142,7 @@ def test_the_legend_says_which_encoder_the_papers_row_is_of(tmp_path, request_, 
         "\n".join(["table,row,encoder,column,value", *lines]) + "\n"
     )
     records = {row: [{"metrics": {"test/rte/accuracy": 0.7}}] for row in rows}
-    table = make_table(FakePlan(read_spec(path), runs_of(**records), request_))
+    table = fake_table(read_spec(path), runs_of(**records), request_)
     assert f"\npaper: {legend}" in render(table, "terminal")
 
 

@@ -8,12 +8,12 @@ import re
 
 import pandas as pd
 import pytest
-from fake_plan import leave_run
+from fake_table import leave_run
 
 from lightning_cse.errors import DataError, LightningCSEError
 from lightning_cse.report import main
 from lightning_cse.runs import Run
-from lightning_cse.tables.html import Section, page
+from lightning_cse.tables.html import page, section
 from lightning_cse.tables.kept import Content, write_runs
 from lightning_cse.tables.records import read_runs
 
@@ -113,7 +113,7 @@ def test_whatever_a_record_says_is_only_text(tmp_path):
     record = folder / "record.json"
     record.write_text(record.read_text().replace('"x"', json.dumps(EVIL)))
     frame = pd.DataFrame({EVIL: [EVIL]}, index=[EVIL])
-    text = page(EVIL, {EVIL: EVIL}, [Section(EVIL, frame, [EVIL], text=EVIL)])
+    text = page(EVIL, {EVIL: EVIL}, [(EVIL, section(frame, [EVIL], text=EVIL))])
     for page_text in (text, page_of(tmp_path / "runs")):
         assert "<script" not in page_text
         assert not re.search(r"<[^>]*\sonerror=|(href|src)=\"http", page_text)
@@ -123,7 +123,7 @@ def test_whatever_a_record_says_is_only_text(tmp_path):
 
 def test_long_texts_and_lines_of_a_cell_are_whole():
     cell = "a line\n" + 100 * "x"
-    text = page("t", {}, [Section("s", pd.DataFrame({"c": [cell]}))])
+    text = page("t", {}, [("s", section(pd.DataFrame({"c": [cell]})))])
     assert f"<td>a line<br>{100 * 'x'}</td>" in text
 
 

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_plan import FakePlan, leave_run, runs_of, spec
+from fake_table import fake_table, leave_run, runs_of, spec
 from scipy import stats
 
 from lightning_cse.metrics import mcnemar, mean_influences
 from lightning_cse.tables import comparisons
-from lightning_cse.tables.comparisons import POWER
+from lightning_cse.tables.effects import POWER
+from lightning_cse.tables.legend import about, legend
 from lightning_cse.tables.render import render
 from lightning_cse.tables.statistics import (
     clustered_error,
@@ -23,7 +24,6 @@ from lightning_cse.tables.statistics import (
     holm,
     two_way_interval,
 )
-from lightning_cse.tables.table import make_table
 
 RTE, EIS = "test/rte/accuracy_all", "test/eis/accuracy"
 TRAIN = {"experiment": "dualcse_cross"}
@@ -42,7 +42,7 @@ def record(metrics=(), **more):
 
 def table_of(table_spec, **records):
     """Return the table of a spec whose rows have these records, in the order of seeds."""
-    return make_table(FakePlan(table_spec, runs_of(**records)))
+    return fake_table(table_spec, runs_of(**records))
 
 
 def test_mean_deviation_range_and_published_number(tmp_path):
@@ -79,8 +79,8 @@ def test_hours_are_those_of_the_evaluations_and_of_their_trainings(tmp_path):
     runs = runs_of(a=[both_metrics, both_metrics], b=[record({RTE: 0.5})])
     of = runs_of(training=[record(seconds={"training": 3600.0, "evaluation": 900.0})])
     trainings = {runs["a"][seed].source: of["training"][0] for seed in (0, 1)}
-    table = make_table(FakePlan(table_spec, runs, training=lambda run: trainings.get(run.source)))
-    assert table.time() == "2.25 hours for 3 runs"
+    table = fake_table(table_spec, runs, training=lambda run: trainings.get(run.source))
+    assert about(table)[-1].split("; ")[-1] == "2.25 hours for 3 runs"
 
 
 def test_means_are_of_seeds_that_all_columns_have(tmp_path):
@@ -107,11 +107,10 @@ def test_marks_have_symbols_which_the_legend_explains(tmp_path):
     table_spec = spec(tmp_path, columns, {"a": TRAIN, "b": TRAIN, "LENGTH": LENGTH})
     a = [record({EIS: 0.5}, baselines={"length": {EIS: 1.0}})]
     runs = runs_of(a=a, b=[record({"test/eis2/accuracy": 0.5})])
-    table = make_table(
-        FakePlan(table_spec, runs, is_stale=lambda run: run.source.name == "b-s0.json")
-    )
-    assert table.cells["signs"].tolist() == ["", "", "†‡", "†‡", "", ""]
-    assert table.legend[:2] == ("† matched dev.", "‡ measured with another version of its method.")
+    table = fake_table(table_spec, runs, is_stale=lambda run: run.source.name == "b-s0.json")
+    remarks = ("matched dev", "measured with another version of its method")
+    assert table.cells["marks"].tolist() == [(), (), remarks, remarks, (), ()]
+    assert {"† matched dev.", "‡ measured with another version of its method."} <= {*legend(table)}
 
 
 # Significance
@@ -166,11 +165,11 @@ def without_folders(runs):
 
 
 def signs_of(table):
-    return table.cells["signs"].xs("EIS", level="column").tolist()
+    return ["".join(marks) for marks in table.cells["marks"].xs("EIS", level="column")]
 
 
 def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_path):
-    table = make_table(FakePlan(with_tests(tmp_path), make_runs(tmp_path, RATES)))
+    table = fake_table(with_tests(tmp_path), make_runs(tmp_path, RATES))
     against = [votes("b", 0.78), votes("c", 0.5), rightness("length", 0.99)]
     raw = [mcnemar(right, votes("a", 0.8)).pvalue for right in against]
     cells = table.cells.xs("EIS", level="column").loc[[1, 2, 3]]
@@ -178,15 +177,16 @@ def test_votes_are_compared_with_the_reference_and_holm_is_over_the_table(tmp_pa
     assert cells["p_holm"].tolist() == pytest.approx(list(holm(raw)))
     assert signs_of(table) == ["", "", "**", "**"]
     assert list(table.tests["row"]) == ["b", "c", "LENGTH"]
-    assert "against a with the same encoder" in table.legend[0]
-    assert "Holm over 3 comparisons" in table.legend[0]
+    (text,) = (text for text in legend(table) if text.startswith("* p < "))
+    assert "against a with the same encoder" in text
+    assert "Holm over 3 comparisons" in text
 
 
 def test_without_predictions_there_is_no_test(tmp_path):
     bare = without_folders(make_runs(tmp_path, RATES))
-    table = make_table(FakePlan(with_tests(tmp_path), bare))
+    table = fake_table(with_tests(tmp_path), bare)
     assert table.tests.empty
-    untested, least = table.legend
+    _, untested, least = legend(table)
     assert untested.endswith("predictions are not kept with these records: 3 comparisons.")
     assert least.startswith("Smallest difference")
 
@@ -199,13 +199,13 @@ def test_stars_begin_below_a_level(tmp_path, monkeypatch, p, sign):
     runs = make_runs(tmp_path, {"a": 0.6, "b": 0.6})
     monkeypatch.setattr(comparisons, "mcnemar", lambda *_: SimpleNamespace(pvalue=p))
     monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (1.5, 1.0, 2.0))
-    table = make_table(FakePlan(table_spec, runs))
-    assert table.cells["signs"][1, "EIS"] == sign
+    table = fake_table(table_spec, runs)
+    assert table.cells["marks"][1, "EIS"] == ((sign,) if sign else ())
     assert table.tests["p"][0] > 0, "no test is certain"
     assert ("&lt;1e-99" in render(table, "markdown")) == (p == 0)
     monkeypatch.setattr(comparisons, "two_way_interval", lambda *_: (0.5, -1.0, 2.0))
-    table = make_table(FakePlan(table_spec, runs))
-    assert table.cells["signs"][1, "EIS"] == "", "the interval over seeds and examples has 0"
+    table = fake_table(table_spec, runs)
+    assert table.cells["marks"][1, "EIS"] == (), "the interval over seeds and examples has 0"
 
 
 def leave_hits(folder, name, seed, rows, own_hits, other_hits):
@@ -244,7 +244,7 @@ def test_the_parts_of_a_mean_share_the_rows_of_a_task_and_the_scale_is_that_of_t
         means[name, seed] = (own_hits.astype(float) + other_hits) / 2
         runs[name][seed] = leave_hits(tmp_path, name, seed, premises, own_hits, other_hits)
 
-    tests = make_table(FakePlan(table_spec, runs)).tests.set_index("column")
+    tests = fake_table(table_spec, runs).tests.set_index("column")
     differences = 10 * np.array([means["b", seed] - means["a", seed] for seed in range(3)])
     influences = mean_influences(differences.mean(axis=0))
     error = clustered_error(influences, premises)
@@ -287,7 +287,7 @@ def test_effects_are_paired_by_seed_and_a_constant_is_the_same_for_all(tmp_path)
     assert effects.loc[("length", "a"), "value"] == pytest.approx(50 - 78)
     assert effects.loc[("length", "a"), "seeds"] == 3
     least = detectable_difference(statistics.stdev(differences), 2, power=POWER)
-    (text,) = (text for text in table.legend if text.startswith("Smallest difference"))
+    (text,) = (text for text in legend(table) if text.startswith("Smallest difference"))
     assert text.endswith(f"EIS {least:.2f}."), "a constant has no deviation of its own"
 
 
@@ -299,4 +299,4 @@ def test_rows_of_different_encoders_and_metrics_are_not_paired(tmp_path):
     table_spec = spec(tmp_path, {"RTE": RTE}, {"a": TRAIN}, encoders=["bert_base", "tiny"])
     table = table_of(table_spec, a=[record({RTE: 0.5})])
     assert set(table.effects["reference"]) == {""}
-    assert not any(text.startswith("Smallest difference") for text in table.legend)
+    assert not any(text.startswith("Smallest difference") for text in legend(table))

@@ -1,15 +1,18 @@
-"""A plan for tests of tables, whose runs are given instead of found on disk, and such runs."""
+"""Tables whose runs are given instead of found on disk, and such runs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import yaml
 
 from lightning_cse.runs import Run, write_predictions
 from lightning_cse.tables.files import read_spec
 from lightning_cse.tables.records import FinishedRun, read_run
-from lightning_cse.tables.spec import Request, Spec
+from lightning_cse.tables.spec import COMPUTED, Request
+from lightning_cse.tables.table import JOBS, Table
 
 
 def leave_run(root, name="a", seed=0, digest="01", predictions=(), **record):
@@ -49,29 +52,30 @@ def runs_of(**records):
     return runs
 
 
-@dataclass
-class FakePlan:
+@dataclass(frozen=True)
+class FakeTable(Table):
     """Has the runs of each row by seed; a baseline has one of the runs of its row."""
 
-    spec: Spec
     by_label: Mapping[str, Mapping[int, FinishedRun]]
-    request: Request = field(default_factory=Request)
-    is_stale: Callable[[FinishedRun], bool] = lambda run: False
-    training: Callable[[FinishedRun], FinishedRun | None] = lambda run: run
 
-    @property
-    def table(self):
-        return self
+    def jobs(self):
+        rows = []
+        for line in self.lines.itertuples():
+            by_seed = self.by_label.get(line.of or line.label, {})
+            seeds = [min(by_seed, default=0)] if line.baseline else line.seeds
+            rows += [
+                (line.Index, column.title, line.needs, None, seed, True, by_seed.get(seed))
+                for column in self.spec.columns
+                if column.source not in COMPUTED and not line.published
+                for seed in seeds
+            ]
 
-    @property
-    def lines(self):
-        return self.spec.lines(self.request)
+        return pd.DataFrame(rows, columns=JOBS, dtype=object)
 
-    def runs(self, line, column):
-        by_seed = sorted(self.by_label.get(line.row.of or line.label, {}).items())
-        runs = [run for _, run in by_seed]
 
-        return runs[:1] if line.row.baseline else runs
-
-    def seeds(self, line, column):
-        return line.seeds[:1] if line.row.baseline else line.seeds
+def fake_table(
+    table_spec, by_label, request=None, is_stale=lambda run: False, training=lambda run: run
+):
+    """Return the table of a spec whose rows have these runs by seed."""
+    disk = SimpleNamespace(is_stale=is_stale, training=training)
+    return FakeTable(table_spec, request or Request(), disk, by_label)
