@@ -39,10 +39,11 @@ _RFD = (
 @reported
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
+    arguments = _parser().parse_args(argv)
+
     from lightning_cse.runs import write_atomic
     from lightning_cse.tables.html import page
 
-    arguments = _parser().parse_args(argv)
     tables = _tables(arguments)
     runs = _runs(arguments, tables)
     sections = [_table_section(table) for table in tables] + _run_sections(runs)
