@@ -10,8 +10,6 @@ import sys
 
 import pytest
 
-from lightning_cse.config.launch import Runner
-
 X = "+experiment=dualcse_cross"
 
 
@@ -32,14 +30,6 @@ def test_table_has_a_row_per_point_over_its_seeds(give, tmp_path):
 
     (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
     assert sorted(path.name for path in sweep.iterdir()) == [f"{n}.json" for n in range(6)]
-
-
-def test_a_sweeper_gets_the_dev_score_of_each_point(give, monkeypatch):
-    scores = []
-    call = Runner.__call__
-    monkeypatch.setattr(Runner, "__call__", lambda self, cfg: scores.append(call(self, cfg)))
-    code, _, _ = give(X, "-m", "name=a", "seed=0,1")
-    assert (code, scores) == (0, [0.5, 1.5])
 
 
 @pytest.mark.slow

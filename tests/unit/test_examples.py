@@ -1,8 +1,10 @@
-"""The geometries and the task under examples/: their formulas against closed forms and loops."""
+"""The geometries, losses and the task under examples/: formulas against closed forms and loops."""
 
 import importlib
 import math
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,15 +13,22 @@ from oracles import normal
 from lightning_cse.data.rows import dataset_of
 from lightning_cse.embeddings import PointEmbedding
 from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import ConfigError
+from lightning_cse.losses import InfoNCE
+from lightning_cse.methods import Schedule
+from lightning_cse.models import PointModel
 from lightning_cse.tokens import Tokens
 
 
 @pytest.fixture(scope="module")
 def example(repository):
     """Import a module of an example, whose folder is on the path for these tests only."""
-    folders = [str(repository / "examples" / name) for name in ("entailment_geometry", "hierarchy")]
+    folders = [
+        str(repository / "examples" / name)
+        for name in ("entailment_geometry", "hierarchy", "losses")
+    ]
     sys.path[:0] = folders
-    names = ("boxes", "poincare", "entailment", "hierarchy")
+    names = ("boxes", "poincare", "entailment", "hierarchy", "matryoshka", "distillation")
     yield importlib.import_module
     for folder in folders:
         sys.path.remove(folder)
@@ -129,6 +138,57 @@ def test_rows_are_scored_as_the_matrix_that_is_trained(module, name, example):
     assert torch.allclose(
         model.similarity(premise, hypothesis), model.similarity(hypothesis, premise)
     )
+
+
+# Losses --------------------------------------------------------------------------------------
+
+
+def test_matryoshka_is_the_mean_over_vectors_cut_by_hand(example):
+    loss = InfoNCE(temperature=0.5)
+    anchor, positive = normal(2, 4, 8)
+    by_hand = [loss(anchor[:, :width], positive[:, :width]).item() for width in (8, 4, 2)]
+    cut = example("matryoshka").Matryoshka(loss, [1.0, 0.5, 0.25])
+    result = cut(anchor=anchor, positive=positive)
+    assert result.item() == pytest.approx(sum(by_hand) / 3, rel=1e-9)
+
+
+def test_distillation_matches_a_loop_and_is_zero_for_the_teacher_itself(example):
+    loss = example("distillation").SimilarityDistillation(temperature=0.5)
+    student, teacher = normal(2, 3, 3)
+    total = 0.0
+    for own, target in zip(student.tolist(), teacher.tolist(), strict=True):
+        p, q = ([math.exp(x / 0.5) for x in row] for row in (target, own))
+        p, q = ([x / sum(row) for x in row] for row in (p, q))
+        total += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+
+    assert loss(student, teacher).item() == pytest.approx(total / 3, rel=1e-9)
+    assert loss(teacher, teacher).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_teacher_is_in_no_checkpoint_and_has_the_same_tokenizer(example, monkeypatch):
+    distillation = example("distillation")
+    teacher = PointModel(tiny_encoder(pooling="mean"))
+    loaded = SimpleNamespace(answers=teacher)
+    monkeypatch.setattr(distillation.lightning_cse, "load", lambda *_, **__: loaded)
+
+    def method():
+        return distillation.DistilledSimCSE(
+            tiny_encoder(pooling="mean"),
+            InfoNCE(),
+            teacher="large",
+            distillation=distillation.SimilarityDistillation(0.05),
+            weight=1.0,
+            optimizer=partial(torch.optim.AdamW, lr=1e-3),
+            schedule=Schedule(),
+        )
+
+    trained = set(map(id, method().parameters()))
+    assert not any("teacher" in name for name in method().state_dict())
+    assert not trained & set(map(id, teacher.parameters()))
+
+    teacher.encoder.tokenizer.digest = "another"
+    with pytest.raises(ConfigError, match="large has another tokenizer"):
+        method()
 
 
 # The hierarchy -------------------------------------------------------------------------------

@@ -143,7 +143,8 @@ class Runner:
 
             if in_sweep():
                 _end_point(result)
-                return getattr(result, "score", None)
+                score: float | None = getattr(result, "score", None)
+                return score
 
             if isinstance(result, Exception):
                 self.error = result

@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -12,7 +13,7 @@ from lightning_cse.arguments import quote_free_text
 from lightning_cse.config import launch
 from lightning_cse.config.compose import parse
 from lightning_cse.config.launch import ordered
-from lightning_cse.errors import ConfigError, Interrupted, user_error
+from lightning_cse.errors import ConfigError, DataError, Interrupted, user_error
 
 
 def test_order_of_the_choices_does_not_matter():
@@ -20,6 +21,22 @@ def test_order_of_the_choices_does_not_matter():
     for shuffled in itertools.permutations(choices):
         words = ordered(["--cfg", "job", "a=1", *shuffled, "~b"])
         assert words == [*choices, "a=1", "~b", "--cfg", "job"]
+
+
+@pytest.mark.parametrize(
+    ("result", "score"), [(SimpleNamespace(score=0.5), 0.5), (DataError("missing"), None)]
+)
+def test_a_point_returns_its_dev_score_to_the_sweeper(result, score, monkeypatch):
+    def run(runner, cfg):
+        if isinstance(result, Exception):
+            raise result
+
+        return result
+
+    monkeypatch.setattr(launch, "in_sweep", lambda: True)
+    monkeypatch.setattr(launch, "_end_point", lambda _: None)
+    monkeypatch.setattr(launch.Runner, "run", run)
+    assert launch.Runner("sweep_task:run", "train")(OmegaConf.create()) == score
 
 
 def test_words_are_not_changed():
