@@ -14,22 +14,22 @@ from pathlib import Path
 from tokenizers import BertWordPieceTokenizer
 
 PACKAGE = Path(__file__).parents[1] / "src" / "lightning_cse"
+VOCABULARY = PACKAGE / "encoders" / "tiny_vocab.txt"
 ROLES = ("premise", "implied_entailment", "explicit_entailment", "neutral", "contradiction")
 
 
-def main() -> None:
-    """Write ``encoders/tiny_vocab.txt``."""
-    with (PACKAGE / "data" / "sample" / "INLI" / "train.csv").open(
-        encoding="utf-8", newline=""
-    ) as file:
-        sentences = [row[role] for row in csv.DictReader(file) for role in ROLES]
+def trained() -> str:
+    """Return the word pieces, one a line."""
+    file = PACKAGE / "data" / "sample" / "INLI" / "train.csv"
+    with file.open(encoding="utf-8", newline="") as lines:
+        sentences = [row[role] for row in csv.DictReader(lines) for role in ROLES]
 
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     tokenizer.train_from_iterator(sentences, vocab_size=2000, min_frequency=2, show_progress=False)
-    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    text = "".join(f"{piece}\n" for piece, _ in vocabulary)
-    (PACKAGE / "encoders" / "tiny_vocab.txt").write_text(text, encoding="utf-8")
+    pieces = tokenizer.get_vocab()
+
+    return "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__))
 
 
 if __name__ == "__main__":
-    main()
+    VOCABULARY.write_text(trained(), encoding="utf-8")

@@ -169,3 +169,11 @@ def test_tolerance(expected, result, count):
     differences = beyond("runs", {"curves": expected}, {"curves": result}, "dualcse_bi")
     assert len(differences) == count
     assert all(str(difference).startswith("dualcse_bi > curves") for difference in differences)
+
+
+def test_the_command_compares_without_writing(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["golden.py", "configs", "--only", "gausscse", "--check"])
+    before = (FOLDER / "configs.json").read_bytes()
+    assert golden.main() == 0
+    assert "configs: worst relative difference 0.0e+00, 0 values beyond" in capsys.readouterr().out
+    assert (FOLDER / "configs.json").read_bytes() == before

@@ -1,0 +1,46 @@
+"""Scripts of a page: each runs at its smallest, or says why it cannot."""
+
+import language_model
+import mutants
+import pytest
+import release
+import slurm_cluster
+import train_tiny_vocabulary
+
+
+def test_what_a_language_model_has_is_not_made_again(tmp_path, monkeypatch):
+    for name in (f"{language_model.NAME}.gguf", "build/bin/llama-server", "venv/.ready"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("it started a command"))
+    monkeypatch.setattr("sys.argv", ["language_model.py", str(tmp_path)])
+    language_model.main()
+
+
+def test_a_cluster_needs_slurm(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("sys.argv", ["slurm_cluster.py", str(tmp_path), "sinfo"])
+    with pytest.raises(SystemExit, match="no SLURM answers, and none can be started here: install"):
+        slurm_cluster.main()
+
+
+def test_the_tiny_encoder_has_the_word_pieces_of_the_sample():
+    committed = train_tiny_vocabulary.VOCABULARY.read_text(encoding="utf-8").split()
+    pieces = train_tiny_vocabulary.trained().split()
+    assert pieces[:5] == committed[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert {*pieces} == {*committed}, "letters that are as frequent may be in another order"
+
+
+def test_a_version_that_is_not_ready_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["release.py", "v9.9.9"])
+    assert release.main() == 1
+    assert "the version is" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_changed_loss_is_noticed(capsys):
+    assert mutants.main("ce: no temperature") == 0
+    assert "1 of 1 changes were noticed" in capsys.readouterr().out
