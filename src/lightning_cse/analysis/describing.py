@@ -1,5 +1,6 @@
 """The pairs of a training set: drawn, measured in words and by an encoder, summarised and shown."""
 
+import copy
 import itertools
 import json
 import sys
@@ -14,9 +15,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from lightning_cse import runs
+from lightning_cse.analysis.difficulty import build_encoder, read_stsb
+from lightning_cse.analysis.difficulty import measure as fitting_difficulty
 from lightning_cse.analysis.histograms import Kind, Pairs, histograms_figure, quartiles
-from lightning_cse.analysis.ranking import frame_of, ranking_table, read_stsb
-from lightning_cse.analysis.ranking import measure as fitting_difficulty
+from lightning_cse.analysis.ranking import frame_of, ranking_table
 from lightning_cse.config.compose import in_sweep, task_overrides
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule
 from lightning_cse.data.preparation import Tables, read_tables
@@ -71,8 +73,11 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
     STS-B are not known.
     """
     tables = read_tables(built(cfg.data))
-    difficulty = fitting_difficulty(cfg, replace(tables, account=tables.account.copy()))
-    encoder, sets = _measured({name: cfg}, {name: tables})
+    encoder = build_encoder(cfg)
+    trained = copy.deepcopy(encoder) if cfg.probe_steps else encoder
+    own_account = replace(tables, account=tables.account.copy())
+    difficulty = fitting_difficulty(cfg, own_account, trained)
+    sets = _measured(encoder, {name: cfg}, {name: tables})
     files = dict(difficulty["data"])
     for about, _ in sets:
         files |= about["data"]
@@ -115,19 +120,18 @@ def pair_sets(configs: Mapping[str, DictConfig]) -> dict[str, list[Pairs]]:
 
     The encoder, the seed and STS-B are those of the first config.
     """
+    first = next(iter(configs.values()))
     tables = {name: read_tables(built(cfg.data)) for name, cfg in configs.items()}
+    sets = _measured(build_encoder(first), configs, tables)
 
-    return {about["name"]: pairs for about, pairs in _measured(configs, tables)[1]}
+    return {about["name"]: pairs for about, pairs in sets}
 
 
 def _measured(
-    configs: Mapping[str, DictConfig], tables: Mapping[str, Tables]
-) -> tuple[SentenceEncoder, list[Described]]:
-    """Return the encoder and, for each data set, its entry in ``summary.json`` and its measured
-    pairs.
-    """
+    encoder: SentenceEncoder, configs: Mapping[str, DictConfig], tables: Mapping[str, Tables]
+) -> list[Described]:
+    """Return, for each data set, its entry in ``summary.json`` and its measured pairs."""
     first = next(iter(configs.values()))
-    encoder: SentenceEncoder = built(first.encoder)
     drawn = [
         _training_set(cfg, name, built(cfg.data), tables[name], encoder)
         for name, cfg in configs.items()
@@ -135,7 +139,7 @@ def _measured(
     drawn.append(_stsb(first))
     measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
 
-    return encoder, [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
+    return [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
 
 
 def _training_set(

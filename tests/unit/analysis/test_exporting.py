@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import httpx2
 import numpy as np
@@ -220,14 +221,18 @@ def test_the_next_export_removes_what_a_killed_one_left(tmp_path, repository):
     assert sorted(tmp_path.iterdir()) == sorted([folder, notes, active])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux swaps folders")
-def test_a_replaced_folder_is_missing_at_no_time(tmp_path):
-    folders = [tmp_path / name for name in ("target", "new")]
-    for folder in folders:
-        folder.mkdir()
+@pytest.mark.parametrize(
+    "flag",
+    [pytest.param(2, marks=pytest.mark.skipif(sys.platform != "linux", reason="no swap")), 1024],
+)
+def test_a_replaced_folder_is_missing_at_no_time(tmp_path, monkeypatch, flag):
+    """Where folders cannot be swapped, as with an unknown flag, they are renamed."""
+    monkeypatch.setattr(exporting, "_EXCHANGE", flag)
+    target, new = tmp_path / "target", tmp_path / "scratch" / "new"
+    for folder in (target, new):
+        folder.mkdir(parents=True)
         (folder / "name").write_text(folder.name)
 
-    target, new = folders
     present = []
     swapped = threading.Event()
 
@@ -237,28 +242,13 @@ def test_a_replaced_folder_is_missing_at_no_time(tmp_path):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    for _ in range(2001):
+    for _ in range(2001 if flag == 2 else 1):
         exporting._replace(new, target)
 
     swapped.set()
     watcher.join()
-    assert len(present) > 10
-    assert all(present)
-    assert [(folder / "name").read_text() for folder in folders] == ["new", "target"]
-
-
-@pytest.mark.parametrize("exists", [True, False])
-def test_folders_are_renamed_where_they_cannot_be_swapped(tmp_path, monkeypatch, exists):
-    monkeypatch.setattr(exporting, "_EXCHANGE", 1 << 10)  # an unknown flag
-    target, new = tmp_path / "target", tmp_path / "scratch" / "new"
-    new.mkdir(parents=True)
-    (new / "name").write_text("new")
-    if exists:
-        target.mkdir()
-
-    exporting._replace(new, target)
     assert (target / "name").read_text() == "new"
-    assert not new.exists()
+    assert flag != 2 or (len(present) > 10 and all(present))
 
 
 def test_every_method_is_cited():
@@ -277,15 +267,43 @@ def test_every_method_is_cited():
         assert all(entry.startswith("@inproceedings{") for entry in entries)
 
 
-def test_push_that_fails_says_how_to_do_it_later(tmp_path, capsys, monkeypatch):
-    def create(*_, **__):
-        raise httpx2.ConnectError("no route\nto host.")
+@pytest.fixture
+def hub(monkeypatch):
+    """A client of the hub that uploads nothing, with the arguments of the real one."""
+    client = create_autospec(HfApi, instance=True)
+    client.model_info.return_value.private = False
+    client.upload_folder.return_value.commit_url = "https://hub/lab/tiny/commit/1"
+    monkeypatch.setattr(exporting, "HfApi", lambda: client)
 
-    monkeypatch.setattr(HfApi, "create_repo", create)
-    code = main(["--model", "tiny", "--to", str(tmp_path / "folder"), "--push", "me/mine"])
-    _, err = capsys.readouterr()
-    assert (tmp_path / "folder" / "modules.json").is_file()
-    assert code == 2
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("error: --push: me/mine: ConnectError: no route to host. ")
+    return client
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_folder_is_pushed(hub, tmp_path, capsys, private):
+    hub.model_info.return_value.private = private
+    folder = tmp_path / "folder"
+    line = ["--model", "tiny", "--to", str(folder), "--push", "lab/tiny"]
+    assert main(line + ["--private"] * private) == 0
+    assert "https://hub/lab/tiny/commit/1\n" in capsys.readouterr().out
+    hub.create_repo.assert_called_once_with("lab/tiny", private=private or None, exist_ok=True)
+    hub.upload_folder.assert_called_once_with(repo_id="lab/tiny", folder_path=folder)
+    assert 'SentenceTransformer("lab/tiny")' in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (httpx2.ConnectError("no route\nto host."), "ConnectError: no route to host. "),
+        (None, "the repository is public already, and --private was given. "),
+    ],
+)
+def test_push_that_fails_says_how_to_do_it_later(hub, tmp_path, capsys, error, reason):
+    hub.create_repo.side_effect = error
+    folder = tmp_path / "folder"
+    assert main(["--model", "tiny", "--to", str(folder), "--push", "me/mine", "--private"]) == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("error: --push: me/mine: ")
+    assert reason in last
     assert "is kept: log in with `hf auth login`" in last
+    assert (folder / "modules.json").is_file()
+    hub.upload_folder.assert_not_called()

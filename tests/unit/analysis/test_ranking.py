@@ -13,7 +13,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 
 import lightning_cse
-from lightning_cse.analysis import ranking
+from lightning_cse.analysis import difficulty, ranking
 from lightning_cse.config.launch import call
 from lightning_cse.describe import main
 from lightning_cse.errors import ConfigError, DataError
@@ -60,7 +60,7 @@ def far(count):
 
 
 def measured(*overrides):
-    return call("lightning_cse.analysis.ranking:measure", "describe", [*PLACES, *overrides])
+    return call("lightning_cse.analysis.difficulty:measure", "describe", [*PLACES, *overrides])
 
 
 # Numbers -----------------------------------------------------------------------------------------
@@ -84,9 +84,9 @@ def test_the_values_are_those_that_a_training_logs_at_step_0_and_after_it():
     for measure in ("alignment", "uniformity"):
         held_out, evaluation = (curves[f"diag/{side}/{measure}"] for side in ("held_out", "eval"))
         logged = held_out[0] - evaluation[0]
-        assert result["step_0"][f"rfd_{measure}"] == pytest.approx(logged, abs=1e-6)
+        assert result[f"step_0_rfd_{measure}"] == pytest.approx(logged, abs=1e-6)
         after = record["summary"][f"rfd_{measure}"]
-        assert result["probe"][f"rfd_{measure}"] == pytest.approx(after, abs=1e-5)
+        assert result[f"rfd_{measure}"] == pytest.approx(after, abs=1e-5)
         assert after != pytest.approx(logged, abs=1e-3)
 
     assert result["pairs"] == record["diagnostics"]["held_out"]["pairs"]["primary"] == 24
@@ -95,22 +95,21 @@ def test_the_values_are_those_that_a_training_logs_at_step_0_and_after_it():
 
 def test_the_sum_and_the_ends_of_the_intervals():
     result = measured("data=file", f"data.train={written('rows.jsonl', near(400))}")
-    start = result["step_0"]
     assert result["rows"] + result["pairs"] == 400
-    assert start["rfd"] == start["rfd_alignment"] + start["rfd_uniformity"]
+    assert result["rfd"] == result["rfd_alignment"] + result["rfd_uniformity"]
     for name in ("rfd_alignment", "rfd_uniformity", "rfd"):
-        assert start[f"{name}_low"] < start[name] < start[f"{name}_high"]
+        assert result[f"{name}_low"] < result[name] < result[f"{name}_high"]
 
-    more = measured("data=file", "data.train=rows.jsonl", "data.held_out_share=0.8")["step_0"]
+    more = measured("data=file", "data.train=rows.jsonl", "data.held_out_share=0.8")
     name = "rfd_alignment"
-    widths = [values[f"{name}_high"] - values[f"{name}_low"] for values in (start, more)]
+    widths = [values[f"{name}_high"] - values[f"{name}_low"] for values in (result, more)]
     assert widths[1] == pytest.approx(widths[0] / 4, rel=0.5), "sixteen times as many rows"
 
 
 def test_uniformity_of_resampled_sentences_is_that_of_the_list_without_a_copy_beside_itself():
     vectors = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
     counts = np.array([[1.0] * 7, [2, 0, 3, 1, 0, 0, 1]])
-    once, twice = ranking.resampled_uniformity(vectors, counts)
+    once, twice = difficulty.resampled_uniformity(vectors, counts)
     assert once == pytest.approx(uniformity(vectors))
     numbers = [0, 0, 2, 2, 2, 3, 6]
     unit = vectors / vectors.norm(dim=1, keepdim=True)
@@ -125,9 +124,9 @@ def test_uniformity_of_resampled_sentences_is_that_of_the_list_without_a_copy_be
 
 def test_how_often_a_positive_is_nearer_than_that_of_another_row():
     x = torch.eye(3)
-    assert ranking.nearer_than_others(x, 5 * x) == 1
-    assert ranking.nearer_than_others(x, torch.ones(3, 3)) == 0.5
-    assert ranking.nearer_than_others(x, x[[1, 0, 2]]) == pytest.approx((2 * (0 + 0.5) + 2) / 6)
+    assert difficulty.nearer_than_others(x, 5 * x) == 1
+    assert difficulty.nearer_than_others(x, torch.ones(3, 3)) == 0.5
+    assert difficulty.nearer_than_others(x, x[[1, 0, 2]]) == pytest.approx((2 * (0 + 0.5) + 2) / 6)
 
 
 # The evaluation side -----------------------------------------------------------------------------
@@ -137,7 +136,7 @@ def test_the_sample_stands_in_for_a_corpus_that_is_not_there_and_is_named(caplog
     data = ("data=file", f"data.train={written('rows.jsonl', near(400))}")
     nowhere = ("encoder=tiny", "encoder.max_length=64", f"paths.data_dir={tmp_path}/none")
     with caplog.at_level(logging.WARNING):
-        result = call("lightning_cse.analysis.ranking:measure", "describe", [*data, *nowhere])
+        result = call("lightning_cse.analysis.difficulty:measure", "describe", [*data, *nowhere])
 
     assert result["evaluation"] == "STS-B dev, sample of 100 pairs"
     assert "sample of STS-B in the package" in caplog.text
@@ -146,7 +145,7 @@ def test_the_sample_stands_in_for_a_corpus_that_is_not_there_and_is_named(caplog
     broken.mkdir(parents=True)
     (broken / "sts-dev.csv").write_text("no scores\n")
     with pytest.raises(DataError, match=r"sts-dev\.csv"):
-        call("lightning_cse.analysis.ranking:measure", "describe", [*data, *nowhere])
+        call("lightning_cse.analysis.difficulty:measure", "describe", [*data, *nowhere])
 
 
 def test_pairs_of_your_own_take_the_place_of_stsb():
@@ -165,11 +164,12 @@ def test_pairs_of_your_own_take_the_place_of_stsb():
     # The highest fifth of the scores is similar; uniformity is over both ends.
     similar = alignment(first[8:], second[8:])
     ends = torch.stack([first, second], dim=1)[[0, 1, 2, 8, 9, 10]].flatten(end_dim=1)
-    with_stsb = measured(*data)["step_0"]
-    change = {name: with_stsb[name] - result["step_0"][name] for name in with_stsb}
-    sample = measured_side()
-    assert change["rfd_alignment"] == pytest.approx(similar - sample[0], abs=1e-5)
-    assert change["rfd_uniformity"] == pytest.approx(uniformity(ends) - sample[1], abs=1e-5)
+    with_stsb = measured(*data)
+    of_sample = measured_side()
+    for name, value in (("rfd_alignment", similar), ("rfd_uniformity", uniformity(ends))):
+        change = with_stsb[name] - result[name]
+        assert change == pytest.approx(value - of_sample[name], abs=1e-5)
+
     flat = written("flat.jsonl", [pair | {"score": 1.0} for pair in pairs])
     with pytest.raises(DataError, match=r"own\.sts: all scores are 1"):
         measured(*data, f"own.sts={flat}")
@@ -177,7 +177,7 @@ def test_pairs_of_your_own_take_the_place_of_stsb():
 
 def measured_side():
     """Return alignment and uniformity of the sample of STS-B dev."""
-    rows = ranking.read_stsb("dev", "nowhere")[0].to_pandas()
+    rows = difficulty.read_stsb("dev", "nowhere")[0].to_pandas()
     model = lightning_cse.load("tiny")
 
     def vectors(sentences):
@@ -187,10 +187,10 @@ def measured_side():
     ends = rows[(rows["score"] >= 4) | (rows["score"] <= 1)]
     flat = ends[["sentence1", "sentence2"]].to_numpy().ravel()
 
-    return (
-        alignment(vectors(similar["sentence1"]), vectors(similar["sentence2"])),
-        uniformity(vectors(flat)),
-    )
+    return {
+        "rfd_alignment": alignment(vectors(similar["sentence1"]), vectors(similar["sentence2"])),
+        "rfd_uniformity": uniformity(vectors(flat)),
+    }
 
 
 # Several sets ------------------------------------------------------------------------------------
