@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from lightning_cse.engine.embedder import Embedder
 from lightning_cse.similarity import cosine, cosine_matrix
-
-if TYPE_CHECKING:
-    from lightning_cse.engine.inference import SentenceModel
 
 
 @dataclass
@@ -23,7 +21,7 @@ class MTEBModel:
     Its name, ``revision``, width and maximum length go into mteb's results.
     """
 
-    model: SentenceModel
+    model: Embedder
     revision: str
 
     @property

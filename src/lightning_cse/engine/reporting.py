@@ -1,4 +1,4 @@
-"""What a run tells while it lasts: its config, its log, its loggers, and what it failed with."""
+"""What a run reports while it lasts: its config, log and loggers, and what it failed with."""
 
 from __future__ import annotations
 

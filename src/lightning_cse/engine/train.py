@@ -6,6 +6,7 @@ import contextlib
 import copy
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig, OmegaConf
@@ -16,7 +17,7 @@ from lightning_cse.callbacks import Interrupts
 from lightning_cse.config.compose import in_sweep
 from lightning_cse.config.recipe import recipe_name
 from lightning_cse.engine.automatic import machine_values
-from lightning_cse.engine.build import build, plain
+from lightning_cse.engine.build import build
 from lightning_cse.engine.processes import claimed, join, lost_process
 from lightning_cse.engine.record import make_record
 from lightning_cse.engine.reporting import (
@@ -65,14 +66,15 @@ def train(cfg: DictConfig) -> runs.Outcome:
         stack.enter_context(lost_process(interrupts))
 
         # Build method, data and callbacks, which name the run.
-        key = training_key(plain(cfg))
+        requested: Any = OmegaConf.to_container(cfg, resolve=True)
+        key = training_key(requested)
         cfg = copy.deepcopy(cfg)
         cfg.trainer.update(machine_values(cfg.trainer, "trainer."))
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         parts = build(cfg)
         method, data = parts.method, parts.data
         cfg.monitor = parts.monitor
-        settings = plain(cfg)
+        settings: Any = OmegaConf.to_container(cfg, resolve=True)
         decisive = runs.decisive(
             settings, data=parts.digests, encoder=parts.encoder_digests, resolved=parts.resolved
         )
