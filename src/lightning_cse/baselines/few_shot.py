@@ -7,8 +7,7 @@ import json
 import logging
 import random
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -149,18 +148,10 @@ class FewShot:
 
         If more than 5 % of the answers are unparsable, log a warning.
         """
-        pairs = _ByPremise(premises)
-        requested: list[int] = []
-
-        def requests() -> Iterator[Request]:
-            for pair in pairs:
-                requested.append(pair)
-                yield self.request(premises[pair], hypotheses[pair])
-
-        replies = {}
-        for number, reply in self.ask(requests()):
-            replies[requested[number]] = reply
-            pairs.answered(requested[number])
+        # Pairs of one premise follow each other: a server may keep the prompt up to there.
+        order = sorted(range(len(premises)), key=lambda pair: premises.index(premises[pair]))
+        requests = (self.request(premises[pair], hypotheses[pair]) for pair in order)
+        replies = {order[number]: reply for number, reply in self.ask(requests)}
 
         answers = []
         unread = []
@@ -184,31 +175,6 @@ class FewShot:
             )
 
         return answers
-
-
-class _ByPremise(Iterator[int]):
-    """Yields the number of each pair; after a reply, the next pair of the same premise, since a
-    server still has the processed prompt up to there.
-    """
-
-    def __init__(self, premises: Sequence[str]) -> None:
-        self._premises = premises
-        self._pairs: dict[str, deque[int]] = {}
-        for pair, premise in enumerate(premises):
-            self._pairs.setdefault(premise, deque()).append(pair)
-
-        self._due = deque([*self._pairs, *premises])  # each premise at least once for each pair
-
-    def answered(self, pair: int) -> None:
-        self._due.appendleft(self._premises[pair])
-
-    def __next__(self) -> int:
-        while self._due:
-            pairs = self._pairs[self._due.popleft()]
-            if pairs:
-                return pairs.popleft()
-
-        raise StopIteration
 
 
 def read_label(reply: Reply) -> str:
