@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,26 +24,13 @@ former).
 """
 
 
-@dataclass(frozen=True)
-class Classifiers:
-    """Linear classifiers by fold and weight decay: ``weight`` (folds, decays, classes, d), ``bias``
-    without the d.
-    """
-
-    weight: Tensor
-    bias: Tensor
-
-    def predict(self, fold: int, decay: int, features: Tensor) -> Tensor:
-        """Return the class that one classifier predicts for each row of features: (n,)."""
-        logits = features.float() @ self.weight[fold, decay].T + self.bias[fold, decay]
-
-        return logits.argmax(dim=1)
-
-
 def fit_classifiers(
     features: Tensor, labels: Tensor, folds: Sequence[Fold], l2: Tensor
-) -> Classifiers:
+) -> tuple[Tensor, Tensor]:
     r"""Fit softmax classifiers by Adam with early stopping, as SentEval's full mode does.
+
+    Return the weights (folds, decays, classes, d + 1), the bias last, and the accuracy of each
+    classifier on the second part of its fold (folds, decays), float64.
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} - \log \mathrm{softmax}(W x_i + b)_{y_i}
 
@@ -58,7 +44,7 @@ def fit_classifiers(
     what is computed. Folds with equally many rows have the same batches by row number, so that
     they are fitted together. Float32.
     """
-    inputs = torch.cat([features.float(), torch.ones(len(features), 1)], dim=1)
+    inputs = with_ones(features)
     classes = int(labels.max()) + 1
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
@@ -66,13 +52,14 @@ def fit_classifiers(
 
     initial = torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
     weights = initial.expand(*l2.shape, -1, -1).clone()
+    accuracies = torch.empty(l2.shape, dtype=torch.float64)
 
     groups = defaultdict(list)
     for number, (train, dev) in enumerate(folds):
         groups[len(train), dev is None].append(number)  # which decides the batches
 
     for _, numbers in sorted(groups.items()):
-        weights[numbers] = _fit_group(
+        weights[numbers], accuracies[numbers] = _fit_group(
             [folds[number] for number in numbers],
             l2[numbers].float()[:, :, None, None],
             weights[numbers],
@@ -80,13 +67,20 @@ def fit_classifiers(
             labels,
         )
 
-    return Classifiers(weights[..., :-1], weights[..., -1])
+    return weights, accuracies
+
+
+def with_ones(features: Tensor) -> Tensor:
+    """Return features (n, d) as the classifiers read them: (n, d + 1) in float32."""
+    return torch.cat([features.float(), torch.ones(len(features), 1)], dim=1)
 
 
 def _fit_group(
     folds: Sequence[Fold], decay: Tensor, weights: Tensor, inputs: Tensor, labels: Tensor
-) -> Tensor:
-    """Return the best weights of each classifier, for folds with equal batches."""
+) -> tuple[Tensor, Tensor]:
+    """Return the best weights of each classifier and their accuracy, for folds with equal
+    batches.
+    """
     random = np.random.RandomState(SEED)
     train, dev = _train_and_dev(folds, random)
     train_rows = torch.from_numpy(np.stack(train))
@@ -114,7 +108,7 @@ def _fit_group(
         if (misses > PATIENCE).all():
             break
 
-    return best_weights
+    return best_weights, best
 
 
 def _train_and_dev(

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import pandas as pd
 from datasets import Dataset
 
 from lightning_cse.evaluation.task import CorpusTask, Embedded, Split, TaskResult
@@ -55,19 +56,15 @@ class STS(CorpusTask):
         if "subset" not in rows.column_names:
             return TaskResult({"spearman": spearman(gold, scores, constant=0.0)}, predictions)
 
-        names = rows["subset"][:]
-        subsets: dict[str, tuple[list[float], list[float]]] = {}
-        for name, gold_score, score in zip(names, gold, scores, strict=True):
-            subset = subsets.setdefault(name, ([], []))
-            subset[0].append(gold_score)
-            subset[1].append(score)
-
+        predictions = {"subset": rows["subset"][:], **predictions}
+        groups = pd.DataFrame(predictions).groupby("subset", sort=False)
+        subsets = [(group["gold"], group["score"]) for _, group in groups]
         metrics = {
-            f"spearman_{aggregation}": aggregate(subsets.values(), constant=0.0)
+            f"spearman_{aggregation}": aggregate(subsets, constant=0.0)
             for aggregation, aggregate in AGGREGATIONS.items()
         }
 
-        return TaskResult(metrics, {"subset": names} | predictions)
+        return TaskResult(metrics, predictions)
 
 
 class STSB(STS):

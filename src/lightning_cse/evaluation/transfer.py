@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lightning_cse.data import read_corpus
 from lightning_cse.data.rows import digests_of
-from lightning_cse.evaluation.senteval import SEED, Fold, Numbers, fit_classifiers
+from lightning_cse.evaluation.senteval import SEED, Fold, Numbers, fit_classifiers, with_ones
 from lightning_cse.evaluation.task import (
     Embedded,
     Split,
@@ -187,17 +187,6 @@ class Transfer(Task):
         """Return the classes predicted for the test rows of each round, with the best L2 of its
         folds.
         """
-        best = self._best_l2(rounds, features, truth)
-        tests = [(fold_round.train, fold_round.dev) for fold_round in rounds]
-        final = fit_classifiers(features, truth, tests, best[:, None])
-        predicted = []
-        for number, fold_round in enumerate(rounds):
-            predicted.append(final.predict(number, 0, features[fold_round.test]).numpy())
-
-        return predicted
-
-    def _best_l2(self, rounds: list[Round], features: Tensor, truth: Tensor) -> Tensor:
-        """Return the L2 of each round with the best mean accuracy on its folds."""
         folds = [fold for fold_round in rounds for fold in fold_round.folds]
         log.info(
             "%s: fitting %d classifiers to choose L2, then %d",
@@ -206,25 +195,24 @@ class Transfer(Task):
             len(rounds),
         )
         decays = torch.tensor(L2)
-        tried = fit_classifiers(features, truth, folds, decays.expand(len(folds), -1))
-        accuracy = np.empty((len(folds), len(L2)))
-        for number, (_, dev) in enumerate(folds):
-            for decay in range(len(L2)):
-                is_right = tried.predict(number, decay, features[dev]) == truth[dev]
-                accuracy[number, decay] = is_right.double().mean().item()
-
-        means = accuracy.reshape(len(rounds), -1, len(L2)).mean(axis=1)
-
+        _, accuracies = fit_classifiers(features, truth, folds, decays.expand(len(folds), -1))
+        means = accuracies.view(len(rounds), -1, len(L2)).mean(dim=1).numpy()
         # The first of the best, to two decimals of a percent.
-        return decays[np.argmax(np.round(100 * means, 2), axis=1)]
+        best = decays[np.argmax(np.round(100 * means, 2), axis=1)]
+
+        tests = [(fold_round.train, fold_round.dev) for fold_round in rounds]
+        weights, _ = fit_classifiers(features, truth, tests, best[:, None])
+        predicted = []
+        for fold_round, (classifier,) in zip(rounds, weights, strict=True):
+            logits = with_ones(features[fold_round.test]) @ classifier.T
+            predicted.append(logits.argmax(dim=1).numpy())
+
+        return predicted
 
 
 def _senteval_order(rows: Dataset, labels: Numbers) -> Numbers:
     """Return row numbers sorted by number of words, then class, as SentEval sorts before it draws
     folds.
     """
-    words: list[list[int]] = []
-    for column in sides(rows):
-        words += [[len(sentence.split()) for sentence in rows[column][:]]]
-
+    words = [[len(sentence.split()) for sentence in rows[column][:]] for column in sides(rows)]
     return np.lexsort([labels.tolist(), *reversed(words)])
