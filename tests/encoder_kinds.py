@@ -12,6 +12,7 @@ from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import load_encoder
 from lightning_cse.encoders.cpu import passes as cpu_passes
 from lightning_cse.encoders.cpu.passes import PaddedPasses
+from lightning_cse.tokens import Tokens
 
 BERT = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -209,16 +210,30 @@ def load(folder, **options):
     return load_encoder(name=folder.name, source=str(folder), **defaults | options)
 
 
+def vectors_of(encoder, sentences, second=None, **options):
+    """Return the vectors of sentences in the encoder's mode, (n, d)."""
+    tokens = Tokens.pad(encoder.tokenizer(sentences))
+    return encoder([(tokens, encoder.template(second))], **options)[0]
+
+
+def gradients_of(encoder, sentences):
+    """Return the gradient of each weight for a sum of the numbers of all vectors."""
+    weights = torch.arange(encoder.width).cos()  # even ones would have no gradient behind a norm
+    (vectors_of(encoder, sentences) * weights).sum().backward()
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
+    encoder.zero_grad()
+
+    return gradients
+
+
 def pad_groups(encoder, patch):
     encoder.passes()  # as in a run, modules are replaced before
     patch.setattr(encoder, "passes", lambda *_: PaddedPasses)
 
 
 def pack(encoder, patch):
-    patch.setattr(cpu_passes, "pads_little", lambda *_: False)
-    for name in ("TOKENS_AT_ONCE", "PASSED_AT_ONCE"):
-        patch.setattr(cpu_passes, name, 40)
+    patch.setattr(cpu_passes, "TOKENS_AT_ONCE", 40)  # several rows
 
 
 PATHS = {"packed": pack, "padded": pad_groups}
-"""How sentences go through an encoder, forced by a monkeypatch; several rows if packed."""
+"""How sentences go through an encoder while gradients are enabled."""

@@ -18,16 +18,6 @@ def result_of(task, model, split="test"):
     return run_tasks({"task": task}, model, split)["task"]
 
 
-def logged_step(method, batch):
-    """Return the outputs of a training step, and the values that it logs, by key."""
-    values = {}
-    method.log = lambda key, value, **_: values.update({key: value.item()})
-    outputs = method.training_step(batch, 0)
-    del method.log
-
-    return outputs, values
-
-
 def normal(*shape, seed=0, dtype=torch.float64):
     """Return normal numbers, drawn by the seed in float64 and then converted to the dtype."""
     generator = torch.Generator().manual_seed(seed)
@@ -75,6 +65,19 @@ def cross_entropy(positive, candidates, temperature):
     """Return the contrastive loss of one row from the similarities of its candidates."""
     total = math.fsum(math.exp(candidate / temperature) for candidate in candidates)
     return math.log(total) - positive / temperature
+
+
+def nt_xent(first, second, temperature):
+    """Return the loss of each vector of both views against all others."""
+    vectors = [*first, *second]
+    count = len(first)
+    total = 0.0
+    for i, vector in enumerate(vectors):
+        similarities = [cos(vector, candidate) for candidate in vectors]
+        positive = similarities[(i + count) % (2 * count)]
+        total += cross_entropy(positive, similarities[:i] + similarities[i + 1 :], temperature)
+
+    return total / len(vectors)
 
 
 SENTENCES = [

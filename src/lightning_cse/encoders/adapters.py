@@ -18,19 +18,12 @@ from lightning_cse.errors import EncoderError
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
-_TOKENS = "it puts virtual tokens before those of a sentence, and pooling and packing count tokens"
-_STEPS = "its ranks are changed after every step, which only a training loop of peft's kind does"
-_INPUTS = "it reads inputs of its own, which an encoder of sentences does not have"
-REFUSED: Mapping[str, str] = {
-    "ADALORA": _STEPS,
-    "ADAMSS": _STEPS,
-    "ADAPTION_PROMPT": _TOKENS,
-    "CARTRIDGE": _TOKENS,
-    "POLY": _INPUTS,
-    "SHADOW": _INPUTS,
-    "XLORA": _INPUTS,
-}
-"""The reason why an adapter of a type (peft's name) cannot be trained, beside prompt learning."""
+REFUSED = frozenset(
+    {"ADALORA", "ADAMSS", "ADAPTION_PROMPT", "CARTRIDGE", "POLY", "SHADOW", "XLORA"}
+)
+"""Types (peft's names) that need more than a backbone's weights: a loop that changes ranks,
+inputs of their own, or virtual tokens, as all prompt learning.
+"""
 
 
 class Adapter:
@@ -137,13 +130,12 @@ def _checked(config: PeftConfig | Mapping[str, Any]) -> PeftConfig:
         )
 
     adapter_type = _adapter_type(config)
-    reason = _TOKENS if config.is_prompt_learning else REFUSED.get(adapter_type)
-    if getattr(config, "alora_invocation_tokens", None):
-        reason = _INPUTS
-    if reason:
+    has_inputs = config.is_prompt_learning or getattr(config, "alora_invocation_tokens", None)
+    if has_inputs or adapter_type in REFUSED:
         raise EncoderError(
-            f"encoder.adapter: {adapter_type} is not supported: {reason}; choose peft.LoraConfig or "
-            "another adapter of weights"
+            f"encoder.adapter: {adapter_type} is not supported, since it adds tokens or inputs to a "
+            "sentence, or changes while it is trained; choose peft.LoraConfig or another adapter of "
+            "weights"
         )
 
     checked: PeftConfig = config

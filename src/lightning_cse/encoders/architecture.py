@@ -133,8 +133,6 @@ def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
     """
     if p is None:
         return
-    if type(p) not in (int, float) or not 0 <= p < 1:
-        raise EncoderError(f"encoder.dropout: must be in [0, 1), got {p!r}")
 
     for key, value in config.to_dict().items():
         is_dropout = "dropout" in key or "_drop" in key

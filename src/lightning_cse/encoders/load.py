@@ -4,7 +4,6 @@ Or a small random one for tests.
 """
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import logging
@@ -174,8 +173,7 @@ def _read(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return backbone and tokenizer; raise EncoderError if they are damaged or do not fit."""
     try:
-        config = _config(folder, layers)
-        set_dropout(config, dropout)
+        config = _config(folder, layers, dropout)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, use_fast=True, trust_remote_code=False
         )
@@ -233,20 +231,14 @@ def _check_files(folder: Path) -> None:
             "which merges it"
         )
 
-    if not (folder / "config.json").is_file() or not (folder / "tokenizer_config.json").is_file():
-        raise EncoderError(
-            f"{folder} is not a folder that save_pretrained wrote for a model and its tokenizer: "
-            "it needs config.json and tokenizer_config.json"
-        )
-
-    if not any(folder.glob("model*.safetensors")):
+    if (folder / "config.json").is_file() and not any(folder.glob("model*.safetensors")):
         raise EncoderError(
             f"{folder} has no model.safetensors, and weights as pytorch_model.bin are not read, "
             "since they can run code: load and save them with transformers if you trust them"
         )
 
 
-def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
+def _config(folder: Path, layers: int | None, dropout: float | None) -> PreTrainedConfig:
     # Without the argument, transformers asks on a terminal whether to run a repository's code.
     config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(
         folder, trust_remote_code=False
@@ -257,22 +249,21 @@ def _config(folder: Path, layers: int | None) -> PreTrainedConfig:
             "BERT, or a causal one such as Qwen3"
         )
 
-    if layers is not None:
-        _keep_layers(config, layers)
+    set_dropout(config, dropout)
+    if layers is None:
+        return config
 
-    return config
-
-
-def _keep_layers(config: PreTrainedConfig, layers: int) -> None:
     depth = getattr(config, "num_hidden_layers", 1)
-    if type(layers) is not int or not 1 <= layers <= depth:
+    if not 1 <= layers <= depth:
         raise EncoderError(
-            f"encoder.layers: must be null or an integer from 1 to {depth}, got {layers!r}"
+            f"encoder.layers: must be null or an integer from 1 to {depth}, got {layers}"
         )
 
     config.num_hidden_layers = layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:layers]
+
+    return config
 
 
 def _backbone(folder: Path, config: PreTrainedConfig, has_pooler: bool) -> PreTrainedModel:
@@ -346,13 +337,7 @@ def _report_differences(
             differences.append(f"max_length {max_length} (its folder: {length})")
 
     if differences:
-        _say(f"the encoder {name} has {', '.join(differences)}")
-
-
-@functools.cache
-def _say(line: str) -> None:
-    """Log a line once in a process: a model is loaded again to be tested."""
-    log.info("%s", line)
+        log.info("the encoder %s has %s", name, ", ".join(differences))
 
 
 def digests(folder: Path, layers: int | None = None) -> dict[str, str]:

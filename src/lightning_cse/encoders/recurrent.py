@@ -102,11 +102,6 @@ class Recurrent(PreTrainedModel):
 
 def recurrent(words: nn.Embedding, units: int | None, dropout: float | None) -> Recurrent:
     """Return a BiLSTM with fresh weights over word vectors, which stay fixed."""
-    if units is not None and (type(units) is not int or units < 1):
-        raise EncoderError(f"encoder.lstm: must be null or an integer >= 1, got {units!r}")
-    if dropout is not None and not 0 <= dropout < 1:
-        raise EncoderError(f"encoder.dropout: must be in [0, 1), got {dropout!r}")
-
     config = RecurrentConfig(
         vocab_size=words.num_embeddings,
         word_width=words.embedding_dim,

@@ -5,18 +5,15 @@ import sys
 import peft
 import pytest
 import torch
-import transformers
-from encoder_kinds import save_kind
+from encoder_kinds import save_kind, vectors_of
 from safetensors.torch import load_file
 
 from lightning_cse.encoders import load_encoder, tiny_encoder
-from lightning_cse.encoders.adapters import REFUSED, Adapter
-from lightning_cse.encoders.architecture import checkpoint_layers
+from lightning_cse.encoders.adapters import REFUSED
 from lightning_cse.errors import EncoderError
 from lightning_cse.models import ImpScoreModel
-from lightning_cse.tokens import Tokens
 
-SENTENCES = ["The ferry leaves at noon.", "Tea.", "A boat departs from the old harbour at midday."]
+TEXTS = ["The ferry leaves at noon.", "Tea.", "A boat departs from the old harbour at midday."]
 LORA = {"_target_": "peft.LoraConfig", "r": 4, "target_modules": "all-linear"}
 KINDS = {
     "lora": LORA,
@@ -29,14 +26,6 @@ KINDS = {
 }
 
 
-def encode(encoder, sentences=SENTENCES):
-    """Encode sentences in the encoder's mode."""
-    tokens = Tokens.pad(encoder.tokenizer(sentences))
-    (vectors,) = encoder([(tokens, encoder.template())])
-
-    return vectors
-
-
 def trained(encoder):
     return {name for name, weight in encoder.named_parameters() if weight.requires_grad}
 
@@ -44,7 +33,7 @@ def trained(encoder):
 def step(encoder):
     """Change every trained weight along its gradient."""
     encoder.train()
-    encode(encoder).square().sum().backward()
+    vectors_of(encoder, TEXTS).square().sum().backward()
     with torch.no_grad():
         for weight in encoder.parameters():
             if weight.grad is not None:
@@ -72,17 +61,17 @@ def test_state_of_an_adapter_rebuilds_the_encoder(name, tmp_path):
     torch.manual_seed(1)  # loading does not depend on the seed
     rebuilt = build()
     rebuilt.load_state_dict(state)
-    expected = encode(encoder.eval())
-    assert torch.equal(encode(rebuilt.eval()), expected)
-    assert not torch.allclose(expected, encode(build().eval()), atol=1e-3)
+    expected = vectors_of(encoder.eval(), TEXTS)
+    assert torch.equal(vectors_of(rebuilt.eval(), TEXTS), expected)
+    assert not torch.allclose(expected, vectors_of(build().eval(), TEXTS), atol=1e-3)
 
     merged = load_encoder(name="bert", source=str(folder), max_length=64)
     merged.backbone.load_state_dict(encoder.adapter.merged().state_dict())
-    torch.testing.assert_close(encode(merged.eval()), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(vectors_of(merged.eval(), TEXTS), expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
-    "model_type", ["roberta", "mpnet", "distilbert", "deberta-v3", "modernbert"]
+    "model_type", ["roberta", "mpnet", "distilbert", "deberta-v3", "modernbert", "qwen2", "llama"]
 )
 def test_lora_in_other_backbones(model_type, tmp_path):
     folder = save_kind(model_type, tmp_path / model_type)
@@ -90,39 +79,15 @@ def test_lora_in_other_backbones(model_type, tmp_path):
     plain = load_encoder(**options).eval()
     encoder = load_encoder(**options, adapter=LORA).eval()
     # B is zero at the start, so the encoder is as before.
-    torch.testing.assert_close(encode(encoder), encode(plain), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        vectors_of(encoder, TEXTS), vectors_of(plain, TEXTS), atol=1e-5, rtol=1e-4
+    )
     step(encoder)
     assert {name.split(".")[-3] for name in trained(encoder)} == {"lora_A", "lora_B"}
     assert set(encoder.state_dict()) == trained(encoder)
-
-
-@pytest.mark.parametrize("model_type", ["Qwen2", "Llama"])
-def test_lora_in_a_decoder(model_type):
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{model_type}Config")(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=100,
-    )
-    backbone = getattr(transformers, f"{model_type}Model")(config).train()
-    adapter = Adapter(backbone, LORA)
-    checkpoint_layers(backbone)
-    ids = torch.arange(10)[None]
-    backbone(ids).last_hidden_state.square().sum().backward()
-    weights = dict(backbone.named_parameters())
-    assert {
-        name for name, weight in weights.items() if weight.grad is not None
-    } == adapter.parameter_names
-    with torch.no_grad():
-        for name in adapter.parameter_names:
-            weights[name] += 0.05
-
-    states = backbone.eval()(ids).last_hidden_state
-    merged = adapter.merged()(ids).last_hidden_state
-    torch.testing.assert_close(merged, states, atol=1e-5, rtol=1e-4)
+    vectors = vectors_of(encoder.eval(), TEXTS)
+    plain.backbone.load_state_dict(encoder.adapter.merged().state_dict())
+    torch.testing.assert_close(vectors_of(plain, TEXTS), vectors, atol=1e-5, rtol=1e-4)
 
 
 def test_start_follows_from_the_seed_alone():
@@ -173,12 +138,9 @@ def test_frozen_embeddings_are_left_out_and_a_state_with_them_is_read():
     [
         ({"_target_": "peft.LoraConfig", "target_modules": ["q_proj"]}, "bert are attention.self."),
         ({"_target_": "peft.PromptTuningConfig", "num_virtual_tokens": 3}, "PROMPT_TUNING is not"),
-        (
-            {"_target_": "peft.AdaLoraConfig", "total_step": 3},
-            "ADALORA is not supported: its ranks",
-        ),
+        ({"_target_": "peft.AdaLoraConfig", "total_step": 3}, "ADALORA is not supported"),
         ({**LORA, "inference_mode": True}, "trains nothing; leave out inference_mode"),
-        ({**LORA, "alora_invocation_tokens": [3]}, "LORA is not supported: it reads inputs"),
+        ({**LORA, "alora_invocation_tokens": [3]}, "LORA is not supported"),
         ({**LORA, "rank": 3}, "peft.LoraConfig cannot be used .*'rank'"),
         ({"_target_": "os.path.join"}, "os.path.join cannot be used"),
         ({"_target_": "torch.nn.Linear"}, "it is not a config of peft"),
@@ -191,7 +153,7 @@ def test_refused_adapters(config, message):
 
 
 def test_refused_types_are_those_of_peft():
-    assert {peft.PeftType(name).value for name in REFUSED} == REFUSED.keys()
+    assert {peft.PeftType(name).value for name in REFUSED} == REFUSED
 
 
 def test_peft_is_an_extra(monkeypatch):
@@ -223,7 +185,7 @@ def test_checkpointed_gradients_are_equal(pooling, options, chunk_size, one_thre
         )
         encoder.chunk_size = chunk_size
         encoder.train()
-        vectors = encode(encoder)
+        vectors = vectors_of(encoder, TEXTS)
         vectors.square().sum().backward()
         gradients = {name: weight.grad for name, weight in encoder.named_parameters()}
         results.append((vectors, gradients))
@@ -243,7 +205,7 @@ def test_checkpointing_is_refused_where_transformers_has_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "model_type", ["bert", "electra", "distilbert", "modernbert", "deberta-v3"]
+    "model_type", ["bert", "electra", "distilbert", "modernbert", "deberta-v3", "qwen2"]
 )
 def test_checkpointing_keeps_fewer_activations(model_type, tmp_path):
     folder = save_kind(model_type, tmp_path / model_type)
@@ -252,6 +214,7 @@ def test_checkpointing_keeps_fewer_activations(model_type, tmp_path):
         encoder = load_encoder(
             name=model_type,
             source=str(folder),
+            pooling="mean",
             max_length=64,
             gradient_checkpointing=gradient_checkpointing,
         ).train()
@@ -259,7 +222,7 @@ def test_checkpointing_keeps_fewer_activations(model_type, tmp_path):
         with torch.autograd.graph.saved_tensors_hooks(
             lambda saved, sizes=sizes: sizes.append(saved.numel()) or saved, lambda saved: saved
         ):
-            encode(encoder).sum().backward()
+            vectors_of(encoder, TEXTS).sum().backward()
 
         saved_sizes.append(sum(sizes))
 

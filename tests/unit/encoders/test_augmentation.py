@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from encoder_kinds import pad_groups, save_kind
+from encoder_kinds import pad_groups, save_kind, vectors_of
 from oracles import SENTENCES, normal
 
 from lightning_cse.encoders import load_encoder, tiny_encoder
@@ -16,7 +16,6 @@ from lightning_cse.encoders.augmentation import (
     TokenEmbeddingCutoff,
 )
 from lightning_cse.errors import ConfigError, EncoderError
-from lightning_cse.tokens import Tokens
 
 LENGTHS = torch.tensor([9, 1, 4, 5])
 MASK = torch.arange(9) < LENGTHS[:, None]
@@ -35,13 +34,7 @@ class Changed(Augmentation):
         return changed.masked_fill(torch.arange(embeddings.shape[2]) == 1, 0.0)
 
 
-def vectors(encoder, **options):
-    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
-    return encoder([(tokens, encoder.template())], **options)[0]
-
-
 @pytest.mark.parametrize("is_padded", [False, True], ids=["packed", "padded"])
-@torch.no_grad()
 def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded, monkeypatch):
     encoder = load("roberta", pooling="mean")
     if is_padded:
@@ -49,7 +42,7 @@ def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded, monkey
 
     backbone = encoder.backbone
     template = encoder.template()
-    augmented = vectors(encoder, augment=Changed())
+    augmented = vectors_of(encoder, SENTENCES, augment=Changed())
     for vector, ids in zip(augmented, encoder.tokenizer(SENTENCES), strict=True):
         ids = torch.tensor([[*template.prefix, *ids, *template.suffix]])
         count = ids.shape[1]
@@ -63,20 +56,22 @@ def test_augmented_sentence_is_that_of_a_pass_of_its_own(load, is_padded, monkey
 @torch.no_grad()
 def test_no_change_changes_nothing_and_leaves_nothing_behind():
     encoder = tiny_encoder(pooling="last_two").eval()
-    plain = vectors(encoder)
+    plain = vectors_of(encoder, SENTENCES)
     for augment in (None, Augmentation()):
-        torch.testing.assert_close(vectors(encoder, augment=augment), plain)
+        torch.testing.assert_close(vectors_of(encoder, SENTENCES, augment=augment), plain)
 
-    assert not torch.allclose(vectors(encoder, augment=Changed()), plain, atol=1e-2)
+    assert not torch.allclose(vectors_of(encoder, SENTENCES, augment=Changed()), plain, atol=1e-2)
     assert not encoder.backbone.embeddings._forward_hooks
-    assert torch.equal(vectors(encoder), plain)
+    assert torch.equal(vectors_of(encoder, SENTENCES), plain)
 
 
 @torch.no_grad()
 def test_last_two_is_the_mean_over_two_layers():
     encoder = tiny_encoder(pooling="last_two", layers=3).eval()
     template = encoder.template()
-    for vector, ids in zip(vectors(encoder), encoder.tokenizer(SENTENCES), strict=True):
+    for vector, ids in zip(
+        vectors_of(encoder, SENTENCES), encoder.tokenizer(SENTENCES), strict=True
+    ):
         ids = torch.tensor([[*template.prefix, *ids, *template.suffix]])
         states = encoder.backbone(input_ids=ids, output_hidden_states=True).hidden_states
         want = (states[2][0] + states[3][0]).mean(0) / 2

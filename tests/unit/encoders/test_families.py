@@ -3,7 +3,16 @@
 import pytest
 import torch
 import transformers as hf
-from encoder_kinds import DECODERS, KINDS, PATHS, load, pad_groups, save_kind
+from encoder_kinds import (
+    DECODERS,
+    KINDS,
+    PATHS,
+    gradients_of,
+    load,
+    pad_groups,
+    save_kind,
+    vectors_of,
+)
 from sentence_transformers import SentenceTransformer
 
 from lightning_cse.analysis.exporting import export
@@ -23,24 +32,10 @@ TEXTS = [
 ]
 
 
-def gradients(encoder):
-    weights = torch.arange(encoder.width).cos()
-    (vectors_of(encoder) * weights).sum().backward()
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
-    encoder.zero_grad()
-
-    return grads
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A saved model of every kind of decoder."""
     return {name: save_kind(name, tmp_path_factory.mktemp("kinds") / name) for name in DECODERS}
-
-
-def vectors_of(encoder, second=None):
-    tokens = Tokens.pad(encoder.tokenizer(TEXTS))
-    return encoder([(tokens, encoder.template(second))])[0]
 
 
 def inputs_of(folder, pooling, side):
@@ -89,16 +84,15 @@ def expected(folder, pooling, side):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", DECODERS)
-@torch.no_grad()
 def test_vectors_equal_transformers_whatever_side_it_pads(name, side, path, folders, monkeypatch):
     for pooling in POOLINGS:
         encoder = load(folders[name], pooling=pooling).eval()
         assert encoder.passes().name == ("padded" if name == "gpt2" else "packed")
         PATHS[path](encoder, monkeypatch)
         want = expected(folders[name], pooling, side)
-        assert torch.dist(vectors_of(encoder), want) < 1e-5 * want.norm()
+        assert torch.dist(vectors_of(encoder, TEXTS), want) < 1e-5 * want.norm()
         with torch.autocast("cpu", torch.bfloat16):
-            assert torch.dist(vectors_of(encoder), want) < 0.06 * want.norm()
+            assert torch.dist(vectors_of(encoder, TEXTS), want) < 0.06 * want.norm()
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -108,14 +102,14 @@ def test_gradients_reach_every_weight_packed_and_padded(
     name, options, dropout, folders, monkeypatch
 ):
     encoder = load(folders[name], pooling="last_token", dropout=dropout, **options).train()
-    packed = gradients(encoder)
+    packed = gradients_of(encoder, TEXTS)
     assert all(gradient.abs().sum() > 0 for gradient in packed)
     if dropout:
         assert encoder.has_dropout
         return
 
     pad_groups(encoder, monkeypatch)
-    torch.testing.assert_close(gradients(encoder), packed, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(gradients_of(encoder, TEXTS), packed, atol=1e-4, rtol=1e-3)
 
 
 @torch.no_grad()
@@ -126,10 +120,7 @@ def test_without_the_causal_mask_the_first_token_sees_the_last(folders):
         assert causal.is_causal
         assert not bidirectional.is_causal
         first, second = (
-            bidirectional(
-                [(Tokens.pad(bidirectional.tokenizer([text])), bidirectional.template())]
-            )[0]
-            for text in ("Is that yours?", "Is that mine, then?")
+            vectors_of(bidirectional, [text]) for text in ("Is that yours?", "Is that mine, then?")
         )
         assert torch.dist(first, second) > 1e-3 * first.norm()
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers as hf
-from encoder_kinds import KINDS, PATHS, load, pad_groups, save_kind
+from encoder_kinds import KINDS, PATHS, gradients_of, load, pad_groups, save_kind, vectors_of
 from torch import nn
 
 from lightning_cse.encoders import tiny_encoder
@@ -61,15 +61,13 @@ def expected(folder, pooling, second, dtype):
     ],
 )
 @pytest.mark.parametrize("name", KINDS)
-@torch.no_grad()
 def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
     for pooling in ("cls", "mean", "first_last", "embedding_last"):
         encoder = load(folders[name], pooling=pooling).eval()
         PATHS[path](encoder, monkeypatch)
-        tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
         for second in (None, "explicit"):
             with precision(dtype):
-                (vectors,) = encoder([(tokens, encoder.template(second))])
+                vectors = vectors_of(encoder, SENTENCES, second)
 
             assert vectors.dtype == torch.float32
             want = expected(folders[name], pooling, second, dtype)
@@ -79,12 +77,10 @@ def test_vectors_equal_transformers(name, dtype, path, folders, monkeypatch):
 
 @pytest.mark.parametrize("most", [None, 1, 50])
 @pytest.mark.parametrize("path", PATHS)
-@torch.no_grad()
 def test_requests_in_any_order_equal_single_sentences(path, most, monkeypatch):
     encoder = tiny_encoder(pooling="mean").eval()
     template = encoder.template("implicit")
-    alone = [encoder([(Tokens.pad(encoder.tokenizer([text])), template)])[0] for text in SENTENCES]
-    want = torch.cat(alone)
+    want = torch.cat([vectors_of(encoder, [text], "implicit") for text in SENTENCES])
     PATHS[path](encoder, monkeypatch)
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     order = torch.tensor([3, 0, 4, 1, 2])
@@ -92,17 +88,6 @@ def test_requests_in_any_order_equal_single_sentences(path, most, monkeypatch):
     shuffled, plain = encoder(requests, most=most)
     torch.testing.assert_close(shuffled, want[order], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(plain, want, atol=1e-5, rtol=1e-5)
-
-
-def gradients(encoder):
-    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
-    (vectors,) = encoder([(tokens, encoder.template())])
-    weights = torch.arange(encoder.width).cos()  # even ones would have no gradient behind a norm
-    (vectors * weights).sum().backward()
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in encoder.parameters()]
-    encoder.zero_grad()
-
-    return grads
 
 
 OPTIONS = [{"pooling": "mean"}, {"pooling": "cls_pooler"}, {"pooling": "prompt", "denoise": True}]
@@ -119,17 +104,16 @@ def test_gradients_of_padded_sentences_equal_those_of_packed_ones(
         pytest.skip("its positions cannot be set")
 
     encoder = load(folders[name], **options)
-    want = gradients(encoder)
+    want = gradients_of(encoder, SENTENCES)
     pad_groups(encoder, monkeypatch)
-    torch.testing.assert_close(gradients(encoder), want, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(gradients_of(encoder, SENTENCES), want, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("dropout", [None, 0.0, 0.3])
 @pytest.mark.parametrize("name", KINDS)
 def test_dropout_reaches_every_module(name, dropout, folders):
     encoder = load(folders[name], dropout=dropout).train()
-    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
-    first, second = (encoder([(tokens, encoder.template())])[0] for _ in range(2))
+    first, second = (vectors_of(encoder, SENTENCES) for _ in range(2))
     drops = dropout > 0 if dropout is not None else name not in ("albert", "modernbert")
     assert encoder.has_dropout is drops
     assert torch.equal(first, second) is not drops
@@ -145,7 +129,7 @@ def test_only_a_fixed_encoder_keeps_its_vectors():
     encoder.backbone.register_forward_hook(lambda *_: passes.append(1))
 
     def vectors(sentences=SENTENCES):
-        return encoder([(Tokens.pad(encoder.tokenizer(sentences)), encoder.template())])[0]
+        return vectors_of(encoder, sentences)
 
     cache: dict[bytes, list[torch.Tensor]] = {}
     with encoder.keeping(cache):

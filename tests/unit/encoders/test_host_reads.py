@@ -1,12 +1,11 @@
 """The padded pass of a training step reads no tensor from a GPU, whatever the architecture."""
 
 import pytest
-from encoder_kinds import DECODERS, KINDS, load, save_kind
+from encoder_kinds import DECODERS, KINDS, load, save_kind, vectors_of
 from host_reads import host_reads
 from oracles import SENTENCES
 
 from lightning_cse.encoders.architecture import MODEL_TYPES
-from lightning_cse.tokens import Tokens
 
 # transformers' own masks of other architectures are read.
 COUNTED = [
@@ -18,8 +17,7 @@ COUNTED = [
 @pytest.mark.parametrize("name", [*COUNTED, "mpnet"])
 def test_a_pass_reads_nothing_from_the_device(name, tmp_path):
     encoder = load(save_kind(name, tmp_path / name), dropout=0.1).train()
-    tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     with host_reads() as names:
-        encoder([(tokens, encoder.template())])[0].sum().backward()
+        vectors_of(encoder, SENTENCES).sum().backward()
 
     assert not names

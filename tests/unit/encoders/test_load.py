@@ -7,7 +7,7 @@ import huggingface_hub
 import pytest
 import torch
 import transformers as hf
-from encoder_kinds import save_kind
+from encoder_kinds import save_kind, vectors_of
 from huggingface_hub.utils import filter_repo_objects
 from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
@@ -17,7 +17,6 @@ from lightning_cse.encoders.find import is_sentence_encoder
 from lightning_cse.encoders.folder import read_folder
 from lightning_cse.encoders.load import digests
 from lightning_cse.errors import EncoderError
-from lightning_cse.tokens import Tokens
 
 NAME = "somebody/some-encoder"
 SENTENCES = [
@@ -125,11 +124,10 @@ def test_the_checkpoints_own_pooler(model_type, tmp_path):
     reference = hf.AutoModel.from_pretrained(folder)
     options = {"padding": True, "truncation": True, "max_length": 16, "return_tensors": "pt"}
     inputs = encoder.tokenizer.tokenizer(SENTENCES, **options)
-    request = [(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())]
-    (got,) = encoder(request)
+    got = vectors_of(encoder, SENTENCES)
     torch.testing.assert_close(got, reference(**inputs).pooler_output, atol=1e-5, rtol=1e-5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert encoder(request)[0].dtype == torch.float32
+        assert vectors_of(encoder, SENTENCES).dtype == torch.float32
 
     got.sum().backward()
     assert encoder.backbone.pooler.dense.weight.grad is not None, "trained with the rest"
@@ -159,8 +157,8 @@ def test_neither_pickled_weights_nor_code_of_a_repository_run(bert_folder, tmp_p
     ("file", "content", "message"),
     [
         ("model.safetensors", "12345", "cannot be loaded: .*header"),
-        ("config.json", None, "not a folder that save_pretrained wrote"),
-        ("tokenizer_config.json", None, "not a folder that save_pretrained wrote"),
+        ("config.json", None, "config.json. \\(it needs what save_pretrained"),
+        ("model.safetensors", None, "has no model.safetensors"),
         ("config.json", '{"model_type": "nonsense"}', "cannot be loaded"),
         ("record.json", "{}", r"is a run, not an encoder: python -m lightning_cse\.export"),
         ("config.json", {"num_hidden_layers": 2}, "parameters are missing from the weights"),
@@ -198,7 +196,7 @@ def test_kept_layers_have_their_own_digest_and_are_saved(tmp_path):
 def test_vectors_equal_those_of_sentence_transformers(minilm_folder):
     encoder = load(minilm_folder, pooling="auto", max_length="auto").eval()
     assert (encoder.pooling, encoder.max_length) == ("mean", 256)
-    (got,) = encoder([(Tokens.pad(encoder.tokenizer(SENTENCES)), encoder.template())], most=300)
+    got = vectors_of(encoder, SENTENCES, most=300)
     reference = SentenceTransformer(str(minilm_folder), device="cpu")
     want = reference.encode(SENTENCES, convert_to_tensor=True)
     torch.testing.assert_close(normalize(got), want, atol=1e-5, rtol=1e-5)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from encoder_kinds import vectors_of
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
-from lightning_cse.tokens import Tokens
 
 LINES = ("the 1 0 0", "dog 0 1 0", "n't 0 0 1", "do 1 1 0", ". . 9 9 9", "dog 5 5 5", "</s> 2 2 2")
 SENTENCES = ["The dog", "dogs don't", "the dog the dog the", "do"]
@@ -18,11 +18,6 @@ def file(tmp_path):
     return str(path)
 
 
-def encode(encoder, sentences=SENTENCES):
-    (vectors,) = encoder.eval()([(Tokens.pad(encoder.tokenizer(sentences)), encoder.template())])
-    return vectors
-
-
 def test_words_have_the_vectors_of_the_file(file):
     encoder = tiny_encoder(vectors=file, pooling="mean")
     begin, end, unknown = [0.0] * 3, [2.0] * 3, [0.0] * 3
@@ -31,7 +26,7 @@ def test_words_have_the_vectors_of_the_file(file):
     want = [torch.tensor([begin, *row, end]).mean(0) for row in words]
 
     assert encoder.width == 3
-    assert torch.allclose(encode(encoder), torch.stack(want))
+    assert torch.allclose(vectors_of(encoder.eval(), SENTENCES), torch.stack(want))
 
 
 def test_words_with_capital_letters_are_other_words(tmp_path):
@@ -39,7 +34,7 @@ def test_words_with_capital_letters_are_other_words(tmp_path):
     path.write_text("2 3\nThe 1 0 0\nthe 0 1 0\n", encoding="utf-8")  # with word2vec's header
     encoder = tiny_encoder(vectors=str(path), pooling="max")
 
-    assert encode(encoder, ["The", "the"]).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert vectors_of(encoder.eval(), ["The", "the"]).tolist() == [[1, 0, 0], [0, 1, 0]]
 
 
 @pytest.mark.parametrize("from_file", [True, False])
@@ -47,7 +42,7 @@ def test_words_with_capital_letters_are_other_words(tmp_path):
 def test_sentences_in_a_batch_are_encoded_as_alone(file, from_file, pooling):
     torch.manual_seed(0)
     encoder = tiny_encoder(vectors=file if from_file else None, lstm=5, pooling=pooling)
-    batch = encode(encoder)
+    batch = vectors_of(encoder.eval(), SENTENCES)
 
     assert batch.shape == (4, 10)
     for vector, sentence in zip(batch, SENTENCES, strict=True):
@@ -84,9 +79,3 @@ def test_files_that_are_refused(tmp_path, text, message):
 
     with pytest.raises(EncoderError, match=rf"encoder\.vectors: .*{message}"):
         tiny_encoder(vectors=str(path))
-
-
-@pytest.mark.parametrize("units", [0, 1.5])
-def test_units_are_checked(units):
-    with pytest.raises(EncoderError, match=r"encoder\.lstm: must be null or an integer >= 1"):
-        tiny_encoder(lstm=units)

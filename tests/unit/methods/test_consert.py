@@ -3,11 +3,11 @@ labels, an attack on the classifier as the second one.
 """
 
 import math
-from functools import partial
 
 import pytest
 import torch
-from oracles import SENTENCES, cos, cross_entropy, logged_step
+from method_steps import batch_of, logged_step, method_of
+from oracles import SENTENCES, nt_xent
 
 from lightning_cse.encoders import (
     AdversarialNoise,
@@ -19,39 +19,28 @@ from lightning_cse.encoders import (
 from lightning_cse.encoders.cpu.passes import PaddedPasses
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import NTXent
-from lightning_cse.methods import ConSERT, JointConSERT, Schedule
+from lightning_cse.methods import ConSERT, JointConSERT
 from lightning_cse.tokens import Tokens
 
 CUTOFF = FeatureCutoff(0.2)
 SHUFFLE = ShuffledPositions()
-TRAINING = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
 LABELS = torch.arange(len(SENTENCES)) % 3
 
 
 def make(first=CUTOFF, second=SHUFFLE):
-    torch.manual_seed(0)
-    return ConSERT(
-        tiny_encoder(pooling="last_two", dropout=0.0),
-        NTXent(),
-        first=first,
-        second=second,
-        **TRAINING,
-    ).train()
-
-
-def tokens_of(method):
-    return Tokens.pad(method.model.encoder.tokenizer(SENTENCES))
+    encoder = tiny_encoder(pooling="last_two", dropout=0.0)
+    return method_of(ConSERT, NTXent(), encoder=encoder, first=first, second=second).train()
 
 
 @pytest.mark.parametrize(("first", "second"), [(CUTOFF, SHUFFLE), (None, CUTOFF)])
 @torch.no_grad()
 def test_step_compares_two_augmented_views(first, second):
     method = make(first, second)
-    tokens = tokens_of(method)
+    batch = batch_of(method)
     torch.manual_seed(3)
-    step = method.training_step({"roles": {"anchor": tokens}, "index": torch.arange(5)}, 0)
+    step = method.training_step(batch, 0)
     torch.manual_seed(3)
-    request = [(tokens, method.model.encoder.template())]
+    request = [(batch["roles"]["anchor"], method.model.encoder.template())]
     views = [method.model.encoder(request, augment=augment)[0] for augment in (first, second)]
     for role, view in zip(("anchor", "positive"), views, strict=True):
         assert torch.equal(step["embeddings"][role]["vector"], view)
@@ -83,15 +72,14 @@ def test_only_without_augmentations_does_it_need_dropout():
 # With labels --------------------------------------------------------------------------------
 
 
-def joint(second, *, padded=False, dropout=0.0, **options):
-    torch.manual_seed(0)
-    encoder = tiny_encoder(pooling="last_two", dropout=dropout)
+def joint(second, *, padded=False, **options):
+    encoder = tiny_encoder(pooling="last_two", dropout=0.0)
     if padded:
         encoder.passes = lambda *_: PaddedPasses
 
-    return JointConSERT(
-        encoder, NTXent(0.1), weight=0.3, second=second, **TRAINING | options
-    ).train()
+    options |= {"weight": 0.3, "second": second}
+
+    return method_of(JointConSERT, NTXent(0.1), encoder=encoder, **options).train()
 
 
 def pairs_of(method):
@@ -121,19 +109,6 @@ def classified(method, u, v):
     return total / len(u)
 
 
-def contrasted(first, second, temperature=0.1):
-    """The loss of each vector of both views against all others."""
-    vectors = [*first, *second]
-    count = len(first)
-    total = 0.0
-    for i, vector in enumerate(vectors):
-        similarities = [cos(vector, candidate) for candidate in vectors]
-        positive = similarities[(i + count) % (2 * count)]
-        total += cross_entropy(positive, similarities[:i] + similarities[i + 1 :], temperature)
-
-    return total / len(vectors)
-
-
 @torch.no_grad()
 def test_joint_step_is_the_classifier_and_the_views_of_both_sentences():
     second = TokenEmbeddingCutoff(0.4)
@@ -147,7 +122,7 @@ def test_joint_step_is_the_classifier_and_the_views_of_both_sentences():
     assert not torch.allclose(u, u_second, atol=1e-2)
 
     classification = classified(method, u, v)
-    contrast = contrasted(u, u_second) + contrasted(v, v_second)
+    contrast = nt_xent(u, u_second, 0.1) + nt_xent(v, v_second, 0.1)
     assert logged["train/classification"] == pytest.approx(classification, abs=1e-5)
     assert step["loss"].item() == pytest.approx(classification + 0.3 * contrast, abs=1e-5)
     assert torch.equal(step["embeddings"]["premise"]["vector"].double(), u)

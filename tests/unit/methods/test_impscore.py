@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import pytorch_lightning as pl
 import torch
+from method_steps import batch_of, method_of
 from oracles import SENTENCES
 
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, INLIImplicitPairs, sample_dir
@@ -20,7 +21,6 @@ from lightning_cse.loggers import CurvesLogger
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
 from lightning_cse.runs import Curves
-from lightning_cse.tokens import Tokens
 
 ROLES = ("pos_implicit", "pos_explicit", "neg_implicit", "neg_explicit")
 MAPS = {
@@ -31,28 +31,9 @@ MAPS = {
 
 
 def make(lr=1e-2, **options):
-    torch.manual_seed(0)
     optimizer = partial(torch.optim.Adam, lr=lr, weight_decay=1e-3)
-    schedule = Schedule("constant")
-
-    return ImpScore(
-        tiny_encoder(),
-        ImplicitnessRanking(),
-        optimizer=optimizer,
-        schedule=schedule,
-        dim=8,
-        **options,
-    )
-
-
-def batch(method):
-    ids = method.model.encoder.tokenizer(SENTENCES)
-    explicit, other_explicit = Tokens.pad(ids[1:] + ids[:1]), Tokens.pad(ids[3:] + ids[:3])
-    roles = dict(
-        zip(ROLES, (Tokens.pad(ids), explicit, Tokens.pad(ids), other_explicit), strict=True)
-    )
-
-    return {"roles": roles, "index": torch.arange(len(SENTENCES))}
+    training = {"optimizer": optimizer, "schedule": Schedule("constant")}
+    return method_of(ImpScore, ImplicitnessRanking(), dim=8, **training, **options)
 
 
 def pairs(**tasks):
@@ -85,7 +66,7 @@ def fit(method, data, epochs, **options):
 
 def test_equal_sentences_have_a_finite_gradient():
     method = make(pragmatic_metric="euclidean", implicitness_metric="euclidean")
-    inputs = batch(method)
+    inputs = batch_of(method)
     inputs["roles"]["pos_explicit"] = inputs["roles"]["pos_implicit"]
     method.training_step(inputs, 0)["loss"].backward()  # a distance of 0 has a gradient of 0
     assert all(p.grad.isfinite().all() for p in method.parameters() if p.grad is not None)
@@ -95,7 +76,7 @@ def test_equal_sentences_have_a_finite_gradient():
 @pytest.mark.parametrize("direction", MAPS)
 def test_maps_learn_and_the_encoder_unless_it_is_frozen(frozen, direction):
     method = make(direction=direction, frozen=frozen).train()
-    outputs = method.training_step(batch(method), 0)
+    outputs = method.training_step(batch_of(method), 0)
     assert set(outputs["embeddings"]) == set(ROLES)
     assert outputs["sentences"] == 4 * len(SENTENCES)
     outputs["loss"].backward()

@@ -1,39 +1,23 @@
 """InfoCSE: what is masked, what restores it, and which weights learn from it."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
-from oracles import SENTENCES, logged_step, normal
+from method_steps import batch_of, logged_step, method_of
+from oracles import normal
 
-from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import InfoNCE
-from lightning_cse.methods import InfoCSE, Schedule
-from lightning_cse.tokens import Tokens
+from lightning_cse.methods import InfoCSE
 
 
 def make(**options):
-    torch.manual_seed(0)
-    arguments = {"weight": 0.5, "share": 0.4} | options
-    return InfoCSE(
-        tiny_encoder(),
-        InfoNCE(),
-        optimizer=partial(torch.optim.AdamW, lr=1e-3),
-        schedule=Schedule(),
-        **arguments,
-    )
-
-
-def batch(method):
-    tokens = Tokens.pad(method.model.encoder.tokenizer(SENTENCES))
-    return {"roles": {"anchor": tokens}, "index": torch.arange(len(SENTENCES))}
+    return method_of(InfoCSE, InfoNCE(), **{"weight": 0.5, "share": 0.4} | options)
 
 
 def test_step_adds_the_weighted_loss():
     method = make().train()
-    step, logged = logged_step(method, batch(method))
+    step, logged = logged_step(method, batch_of(method))
     want = logged["train/contrastive"] + 0.5 * logged["train/restoration"]
     assert step["loss"].item() == logged["train/loss"] == pytest.approx(want)
     views = [step["embeddings"][role]["vector"] for role in ("anchor", "positive")]

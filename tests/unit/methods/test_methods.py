@@ -1,10 +1,10 @@
 """Every method: finite scalar loss, gradients, named outputs, and which roles it embeds."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from method_steps import batch_of, method_of
 from oracles import SENTENCES
 from transformers import get_linear_schedule_with_warmup
 
@@ -22,64 +22,42 @@ from lightning_cse.methods import (
     UnsupervisedSimCSE,
 )
 from lightning_cse.similarity import GaussianSimilarity
-from lightning_cse.tokens import Tokens
 
-COMMON = {"optimizer": partial(torch.optim.AdamW, lr=1e-3), "schedule": Schedule()}
+CUTOFF, SHUFFLE = FeatureCutoff(0.2), ShuffledPositions()
 
 
 def make(name):
-    torch.manual_seed(0)
-    if name == "simcse":
-        return SimCSE(tiny_encoder(), InfoNCE(), **COMMON)
-
-    if name == "simcse_unsup":
-        return UnsupervisedSimCSE(tiny_encoder(), InfoNCE(), **COMMON)
-
-    if name == "promptbert":
-        return PromptBERT(tiny_encoder(pooling="prompt"), InfoNCE(), **COMMON)
-
-    if name == "infocse":
-        return InfoCSE(tiny_encoder(), InfoNCE(), weight=0.1, share=0.4, **COMMON)
-
-    if name == "consert":
-        return ConSERT(
-            tiny_encoder(pooling="last_two"),
-            NTXent(),
-            first=FeatureCutoff(0.2),
-            second=ShuffledPositions(),
-            **COMMON,
-        )
-
-    if name.startswith("gausscse"):
-        sets = name.split("_")[1:] or ["ent", "con", "rev"]
-        simcse = InfoNCE() if "simcse" in sets else None
-        loss = GaussianContrastive(sets=[s for s in sets if s != "simcse"])
-
-        return GaussCSE(tiny_encoder(), loss, simcse=simcse, **COMMON)
-
-    method_name, _, architecture = name.partition("_")
+    method_name, _, option = name.partition(" ")
+    if method_name == "promptbert":
+        return method_of(PromptBERT, InfoNCE(), encoder=tiny_encoder(pooling="prompt"))
+    if method_name == "infocse":
+        return method_of(InfoCSE, InfoNCE(), weight=0.1, share=0.4)
+    if method_name == "consert":
+        encoder = tiny_encoder(pooling="last_two")
+        return method_of(ConSERT, NTXent(), encoder=encoder, first=CUTOFF, second=SHUFFLE)
+    if method_name == "gausscse":
+        sets, _, with_simcse = option.partition(" and ")
+        loss = GaussianContrastive(sets=sets.split("+"))
+        return method_of(GaussCSE, loss, simcse=InfoNCE() if with_simcse else None)
     if method_name == "dualgauss":
         loss = DualContrastive(similarity=GaussianSimilarity())
-        return DualGauss(tiny_encoder(), loss, architecture=architecture, **COMMON)
+        return method_of(DualGauss, loss, architecture=option)
+    if method_name == "dualcse":
+        return method_of(DualCSE, DualContrastive(), architecture=option)
 
-    return DualCSE(tiny_encoder(), DualContrastive(), architecture=architecture, **COMMON)
-
-
-def batch(method):
-    ids = method.model.encoder.tokenizer(SENTENCES)
-    roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
-    return {"roles": roles, "index": torch.arange(len(SENTENCES))}
+    return method_of({"simcse": SimCSE, "simcse_unsup": UnsupervisedSimCSE}[name], InfoNCE())
 
 
-DUAL = ("dualcse_cross", "dualcse_bi", "dualgauss_cross", "dualgauss_bi")
+DUAL = ("dualcse cross", "dualcse bi", "dualgauss cross", "dualgauss bi")
 TWO_VIEWS = ("simcse_unsup", "promptbert", "consert", "infocse")
-NAMES = (*DUAL, *TWO_VIEWS, "simcse", "gausscse", "gausscse_ent", "gausscse_ent_simcse")
+GAUSS = ("gausscse ent+con+rev", "gausscse ent", "gausscse ent and simcse")
+NAMES = (*DUAL, *TWO_VIEWS, *GAUSS, "simcse")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
     method = make(name).train()
-    outputs = method.training_step(batch(method), 0)
+    outputs = method.training_step(batch_of(method), 0)
     embeddings = outputs["embeddings"]
     second_pass = {"positive"} if name in TWO_VIEWS else set()
     assert set(embeddings) == set(method.roles) | second_pass
@@ -92,10 +70,10 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
         assert learns or "token_type" in parameter_name
 
 
-@pytest.mark.parametrize("name", ["dualcse_bi", "dualgauss_cross"])
+@pytest.mark.parametrize("name", ["dualcse bi", "dualgauss cross"])
 def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
     method = make(name).eval()
-    roles = batch(method)["roles"]
+    roles = batch_of(method)["roles"]
     rows = {"explicit_entailment": torch.tensor([0, 3]), "contradiction": torch.tensor([1, 2, 4])}
     for role in method.roles[1:]:
         roles[role] = roles[role].select(rows.get(role, torch.tensor([], dtype=torch.long)))
@@ -125,7 +103,7 @@ def test_schedule_rises_to_the_last_step_or_stays_constant():
 
 def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation():
     method = make("simcse_unsup").train()
-    inputs = batch(method)
+    inputs = batch_of(method)
     tokens = inputs["roles"]["anchor"]
     step = method.training_step(inputs, 0)["embeddings"]
     assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
@@ -142,12 +120,12 @@ def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation
 def test_gradients_are_clipped_without_the_scale_of_float16(fused):
     method = make("simcse").eval()  # without dropout
     parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
-    loss = method.training_step(batch(method), 0)["loss"]
+    loss = method.training_step(batch_of(method), 0)["loss"]
     want = torch.autograd.grad(loss, parameters)
     norm = torch.nn.utils.get_total_norm(want)
     optimizer = torch.optim.AdamW(parameters, fused=fused)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    scaler.scale(method.training_step(batch(method), 0)["loss"]).backward()
+    scaler.scale(method.training_step(batch_of(method), 0)["loss"]).backward()
     plugin = SimpleNamespace(scaler=scaler)
     method._trainer = SimpleNamespace(precision_plugin=plugin, global_step=0)
 

@@ -1,15 +1,14 @@
 """NGCSE: which sentences are compared with which, against a loop over the rows of a batch."""
 
-from functools import partial
-
 import pytest
 import torch
-from oracles import cross_entropy, logged_step
+from method_steps import logged_step, method_of
+from oracles import cross_entropy
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.losses import HierarchicalTriplet, InfoNCE
-from lightning_cse.methods import NGCSE, Schedule
+from lightning_cse.methods import NGCSE
 from lightning_cse.methods.ngcse import ROW_KINDS
 from lightning_cse.tokens import Tokens
 
@@ -33,23 +32,18 @@ TRIPLET = {"contrastive": "hierarchical_triplet"}
 def make(
     roles, *, dropout=0.1, pooling="cls", margins=None, contrastive="single_positive", **options
 ):
-    torch.manual_seed(0)
     if margins is None and contrastive == "hierarchical_triplet":
         margins = (0.3, 0.4)
 
-    settings = {"llm_positive": "intermediate", "beta": 1.0} | options
-    method = NGCSE(
-        tiny_encoder(dropout=dropout, pooling=pooling),
+    return method_of(
+        NGCSE,
         InfoNCE(),
         HierarchicalTriplet(*margins or ()),
+        encoder=tiny_encoder(dropout=dropout, pooling=pooling),
         roles=roles,
         contrastive=contrastive,
-        optimizer=partial(torch.optim.AdamW, lr=1e-3),
-        schedule=Schedule(),
-        **settings,
-    )
-
-    return method.eval()
+        **{"llm_positive": "intermediate", "beta": 1.0} | options,
+    ).eval()
 
 
 def tokens(method, sentences, rows=None):

@@ -1,29 +1,22 @@
 """PromptBERT: two prompts, denoised in training and not at test."""
 
-from functools import partial
-
 import pytest
 import torch
+from method_steps import batch_of, method_of
 from oracles import SENTENCES
 
 from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.losses import InfoNCE
-from lightning_cse.methods import PromptBERT, Schedule
+from lightning_cse.methods import PromptBERT
 from lightning_cse.tokens import Tokens
 
 PROMPTS = ('A "{}" is {mask}.', 'This "{}" means {mask} .')
 
 
-def make(denoise=True, prompts=PROMPTS, **options):
-    torch.manual_seed(0)
-    return PromptBERT(
-        tiny_encoder(pooling="prompt", prompts=prompts, **options),
-        InfoNCE(),
-        denoise=denoise,
-        optimizer=partial(torch.optim.AdamW, lr=1e-3),
-        schedule=Schedule(),
-    )
+def make(denoise=True, prompts=PROMPTS):
+    encoder = tiny_encoder(pooling="prompt", prompts=prompts)
+    return method_of(PromptBERT, InfoNCE(), encoder=encoder, denoise=denoise)
 
 
 def masks(method, template, ids):
@@ -46,9 +39,7 @@ def masks(method, template, ids):
 def test_step_compares_two_prompts_without_what_they_say_alone(denoise):
     method = make(denoise).eval()
     bare = method.model.encoder.tokenizer(SENTENCES)
-    tokens = Tokens.pad(bare)
-    inputs = {"roles": {"anchor": tokens}, "index": torch.arange(len(SENTENCES))}
-    step = method.training_step(inputs, 0)
+    step = method.training_step(batch_of(method), 0)
     views = []
     for template in method.templates:
         rows = []

@@ -1,11 +1,9 @@
 """SBERT: what it learns from, and that its objectives are those of the losses package."""
 
-from functools import partial
-
 import pytest
 import pytorch_lightning as pl
 import torch
-from oracles import SENTENCES
+from method_steps import TRAINING, batch_of, method_of
 
 from lightning_cse.data import sample_dir
 from lightning_cse.encoders import tiny_encoder
@@ -13,21 +11,11 @@ from lightning_cse.engine.build import build
 from lightning_cse.errors import ConfigError
 from lightning_cse.evaluation import Embedded, PairLabels
 from lightning_cse.losses import CosineRegression, SoftInfoNCE
-from lightning_cse.methods import SBERT, SBERTRegression, Schedule
-from lightning_cse.tokens import Tokens
-
-COMMON = {"optimizer": partial(torch.optim.AdamW, lr=1e-2), "schedule": Schedule()}
-
-
-def batch(method, targets):
-    ids = method.model.encoder.tokenizer(SENTENCES)
-    roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
-    return {"roles": roles, "index": torch.arange(len(SENTENCES)), "targets": targets}
+from lightning_cse.methods import SBERT, SBERTRegression
 
 
 def make(method_class, **options):
-    torch.manual_seed(0)
-    return method_class(tiny_encoder(pooling="mean"), **options, **COMMON)
+    return method_of(method_class, encoder=tiny_encoder(pooling="mean"), **options)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +29,13 @@ def make(method_class, **options):
 )
 def test_step_is_the_loss_of_both_vectors_and_learns_the_targets(method, targets):
     method.eval()
-    inputs = batch(method, targets)
+    inputs = batch_of(method, targets=targets)
     outputs = method.training_step(inputs, 0)
     first, second = method.model.encode(*inputs["roles"].values())
     assert torch.equal(outputs["loss"], method.loss(first, second, targets))
     assert set(outputs["embeddings"]) == set(method.roles)
 
-    optimizer = COMMON["optimizer"](method.parameters())
+    optimizer = TRAINING["optimizer"](method.parameters())
     for _ in range(20):
         optimizer.zero_grad()
         loss = method.training_step(inputs, 0)["loss"]

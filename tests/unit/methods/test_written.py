@@ -1,39 +1,25 @@
 """CLHAIF: the labels of positives are scores, and the negatives of all rows are candidates."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
+from method_steps import batch_of, method_of
 from oracles import SENTENCES
 
-from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.losses import SoftInfoNCE
-from lightning_cse.methods import CLHAIF, Schedule
-from lightning_cse.tokens import Tokens
+from lightning_cse.methods import CLHAIF
 
 
 @pytest.fixture
 def method():
-    torch.manual_seed(0)
-    return CLHAIF(
-        tiny_encoder(),
-        SoftInfoNCE(),
-        optimizer=partial(torch.optim.AdamW, lr=1e-2),
-        schedule=Schedule(),
-    ).eval()
-
-
-def batch(method, **more):
-    ids = method.model.encoder.tokenizer(SENTENCES)
-    roles = {role: Tokens.pad(ids[k:] + ids[:k]) for k, role in enumerate(method.roles)}
-    return {"roles": roles, "index": torch.arange(len(SENTENCES)), **more}
+    return method_of(CLHAIF, SoftInfoNCE()).eval()
 
 
 def test_loss_is_that_of_a_loop(method):
     scores = torch.linspace(0.2, 1.0, len(SENTENCES))
-    inputs = batch(method, targets=scores)
+    inputs = batch_of(method, targets=scores)
     outputs = method.training_step(inputs, 0)
     anchors, positives, negatives = (
         embedding.vector.detach().double()
@@ -54,4 +40,4 @@ def test_loss_is_that_of_a_loop(method):
 
 def test_rows_without_scores_are_refused(method):
     with pytest.raises(ConfigError, match="CLHAIF needs a score in each row"):
-        method.training_step(batch(method), 0)
+        method.training_step(batch_of(method), 0)
