@@ -197,34 +197,33 @@ def _read_part(
     corpus: Corpus, files: Sequence[CorpusFile], folder: Path, cache_dir: Path | None
 ) -> tuple[Dataset, Account]:
     """Join files line by line; a line that any of the files leaves out is left out."""
-    accounts: list[Account] = [Counter() for _ in files]
-    tables = [
-        _read_file(corpus, file, folder, cache_dir, account)
-        for file, account in zip(files, accounts, strict=True)
-    ]
+    tables: list[Dataset] = []
+    lengths: dict[str, int] = {}
+    total: Account = Counter()
+
+    for file in files:
+        account: Account = Counter()
+        tables.append(_read_file(corpus, file, folder, cache_dir, account))
+        lengths[files_of(tables[-1])[0].path] = account["read"]
+        total |= account
 
     if files[0].anchors:
         sources = [source.split("/") for source in files[0].anchors]
         corpora = [read_corpus(name, split, folder, cache_dir) for name, split in sources]
-        return with_anchors(tables[0], corpora, accounts[0]), accounts[0]
+        return with_anchors(tables[0], corpora, total), total
 
     if len(tables) == 1:
-        return tables[0], accounts[0]
+        return tables[0], total
 
-    paths = [files_of(table)[0].path for table in tables]
-    lengths = {path: account["read"] for path, account in zip(paths, accounts, strict=True)}
     if len(set(lengths.values())) > 1:
         raise DataError(f"files that belong together differ in length: {lengths}")
 
-    lines = [values(table, LINE).to_numpy() for table in tables]
-    common = functools.reduce(np.intersect1d, lines)
-    first, *more_tables = (
-        table.select(np.flatnonzero(np.isin(numbers, common)))
-        for table, numbers in zip(tables, lines, strict=True)
+    common = functools.reduce(np.intersect1d, [values(table, LINE) for table in tables])
+    first, *others = (
+        table.select(np.flatnonzero(np.isin(values(table, LINE), common))) for table in tables
     )
-    rows = beside(first, *(table.select_columns(names_of(table)) for table in more_tables))
 
-    return rows, functools.reduce(Counter.__or__, accounts)
+    return beside(first, *(table.select_columns(names_of(table)) for table in others)), total
 
 
 def with_anchors(rows: Dataset, corpora: Sequence[Dataset], account: Account) -> Dataset:

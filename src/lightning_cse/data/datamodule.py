@@ -24,6 +24,7 @@ from lightning_cse.data.order import (
     weighted_order,
 )
 from lightning_cse.data.preparation import Tables, prepare, read_tables
+from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import TARGET, first_role
 from lightning_cse.data.rows import (
     BATCH,
@@ -171,20 +172,15 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         order = self._order_of(0).numpy()
         sources = values(self.train, SOURCE).to_numpy()
-        names = self.settings.sources
-        rows, per_epoch = (
-            np.bincount(numbers, minlength=len(names)) for numbers in (sources, sources[order])
-        )
         self.counts["rows an epoch"] = len(order)
 
-        for number, (name, weight) in enumerate(
-            zip(names, self.settings.weights or (), strict=True)
-        ):
+        for number, name in enumerate(self.settings.sources):
+            per_epoch = int((sources[order] == number).sum())
+            if not per_epoch and number in sources:
+                raise DataError(f"data.weights: an epoch has no row of {name}: raise its weight")
+
             key = f"rows an epoch: {name}"
-            self.counts[key] = self.counts.get(key, 0) + int(per_epoch[number])
-            if rows[number] and not per_epoch[number]:
-                share = f"{weight:g} of the {rows[number]} training rows of {name}"
-                raise DataError(f"data.weights: {share} is less than one row: raise it")
+            self.counts[key] = self.counts.get(key, 0) + per_epoch
 
         most = int(np.bincount(order).max())
         batches = max(1, len(order) // self.batch_size)
@@ -296,9 +292,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
         """The known provenance of the LLM rows that are trained on or held out, by the name of
         their file.
         """
-        # It imports pydantic: only when needed.
-        from lightning_cse.data.provenance import read_provenance
-
         documents = {
             file.name: read_provenance(Path(file.path))
             for file in files_of(self.train, self.held_out)

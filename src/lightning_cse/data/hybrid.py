@@ -88,17 +88,13 @@ class Hybrid:
         count_dropped(
             account, {"replaced by an LLM row": count_corpus_rows(corpus.select(replaced))}
         )
-        anchors = renamed(corpus, anchor="anchor")
-        for role in self.roles[1:]:
-            anchors = with_constant(anchors, role, None)
-
         numbers = sum(map(len, tables)) + np.arange(len(llm))
         parts = [
-            with_columns(anchors, added=np.zeros(count, dtype=bool)),
+            with_columns(renamed(corpus, anchor="anchor"), added=np.zeros(count, dtype=bool)),
             with_columns(llm, added=is_added, made_of=made_of(numbers[:, None])),
         ]
 
-        return concatenate(parts).select(order)
+        return concatenate(parts, fill=True).select(order)
 
     def _read_llm_rows(self, account: Account) -> Dataset:
         """Return the LLM rows, or those that stand in for them; two rows of one anchor are a

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from lightning_cse.data.columns import LLM_SENTENCES, PAIR_SENTENCES
-from lightning_cse.data.rows import Account, count_dropped, hashes_of, names_of, values
+from lightning_cse.data.rows import hashes_of, names_of, values
 
 SECOND_SENTENCES = (
     "hypothesis",
@@ -30,14 +30,6 @@ _PAIRS = (
     PAIR_SENTENCES[2:],
 )
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the hashes of two sentences
-
-
-def without_pairs(rows: Dataset, excluded: np.ndarray, account: Account) -> Dataset:
-    """Return the rows that have none of these pairs, given by hashes; the others are counted."""
-    clean = free_of(rows, excluded)
-    count_dropped(account, {REASON: (~clean).sum()})
-
-    return rows.select(np.flatnonzero(clean))
 
 
 def free_of(rows: Dataset, excluded: np.ndarray) -> np.ndarray:

@@ -22,9 +22,14 @@ Step = tuple[Tensor, int, Tensor]
 
 def permutation(rows: int, seed: int, epoch: int) -> Tensor:
     """Return the rows of an epoch, each once, in an order drawn from (seed, epoch): (rows,)."""
+    return shuffled(rows, seeded_generator(seed, epoch))
+
+
+def shuffled(count: int, generator: torch.Generator) -> Tensor:
+    """Return the numbers below ``count`` in a random order: (count,)."""
     # The order is the same in 32 bits, which take half the memory.
-    dtype = torch.int32 if rows < 2**31 else torch.int64
-    return torch.randperm(rows, generator=seeded_generator(seed, epoch), dtype=dtype)
+    dtype = torch.int32 if count < 2**31 else torch.int64
+    return torch.randperm(count, generator=generator, dtype=dtype)
 
 
 def weighted_order(sources: np.ndarray, weights: Sequence[float], seed: int, epoch: int) -> Tensor:

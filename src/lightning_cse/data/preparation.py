@@ -10,7 +10,7 @@ import numpy as np
 from datasets import Dataset
 
 from lightning_cse.data.corpora import read_sources
-from lightning_cse.data.leaks import REASON, all_pairs, free_of, without_pairs
+from lightning_cse.data.leaks import REASON, all_pairs, free_of
 from lightning_cse.data.own_rows import OwnRows
 from lightning_cse.data.read import FileFormat
 from lightning_cse.data.rows import SOURCE, Account, made_of, origin_of, with_columns, with_constant
@@ -78,7 +78,7 @@ def prepare(
     """
     account = tables.account
     excluded = all_pairs(tables.excluded)
-    clean = [without_pairs(table, excluded, account) for table in tables.train]
+    clean = [keep(table, free_of(table, excluded), REASON, account) for table in tables.train]
     train, roles = _built(settings, clean, method_roles, "data.train", account)
 
     if tables.held_out is None:

@@ -20,7 +20,6 @@ from lightning_cse.data.rows import (
     concatenate,
     count_dropped,
     distinct,
-    flattened,
     has,
     hashes,
     made_of,
@@ -71,17 +70,15 @@ def with_roles(tables: Sequence[Dataset], roles: Sequence[str]) -> Dataset:
     """Return the rows of several tables with all of these roles, the first of which is needed;
     others may be null.
     """
-    complete = []
-
     for rows in tables:
         check_column(rows, roles[0])
-        for role in roles:
-            if role not in rows.column_names:
-                rows = with_constant(rows, role, None)
 
-        complete.append(rows)
+    rows = concatenate(tables, fill=True)
+    for role in roles:
+        if role not in rows.column_names:
+            rows = with_constant(rows, role, None)
 
-    return concatenate(complete)
+    return rows
 
 
 def interleaved(variants: Sequence[Dataset], roles: Sequence[str]) -> tuple[Dataset, np.ndarray]:
@@ -234,7 +231,7 @@ class NLITriplets:
         """
         rows = pairs.groupby(["premise", "label"])["row"]
         labels = list(TRIPLET[1:])
-        counts = rows.size().unstack().reindex(columns=labels).fillna(0).astype(int)
+        counts = pd.crosstab(pairs["premise"], pairs["label"]).reindex(columns=labels, fill_value=0)
         is_complete = counts.all(axis=1)
         entailed, contradicted = counts[~is_complete].sum()
         dropped = {
@@ -272,7 +269,7 @@ class LabelledPairs:
 
     def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per pair; a table without labels is a DataError."""
-        rows = flattened(concatenate(tables))
+        rows = concatenate(tables)
         labels = list(map(str, self.labels))
         count_dropped(account, _other_labels(values(rows, "label").to_pandas(), labels))
         targets = pc.index_in(values(rows, "label"), value_set=pa.array(labels))
@@ -323,7 +320,7 @@ class ScoredPairs:
 
     def __call__(self, tables: Sequence[Dataset], account: Account) -> Dataset:
         """Return one row per pair; a table without scores, or one off the scale, is a DataError."""
-        rows = flattened(concatenate(tables))
+        rows = concatenate(tables)
         targets = targets_of(rows, self.scores)
         is_similar = pc.greater_equal(targets, self.similar)
 

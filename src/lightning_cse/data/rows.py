@@ -125,14 +125,13 @@ def with_columns(rows: Dataset, **columns: Any) -> Dataset:
 def with_constant(rows: Dataset, name: str, value: str | int | None) -> Dataset:
     """Return the rows with a column added or replaced that has one value, or null."""
     table = _whole(rows.remove_columns(name) if name in rows.column_names else rows)
-    length = len(table)
-    type_ = pa.int64() if isinstance(value, int) else pa.string()
-    chunk = pa.repeat(pa.scalar(value, type_), min(length, BATCH))
-    chunks = [chunk.slice(0, length - start) for start in range(0, length, BATCH)]
-    column = pa.table({name: pa.chunked_array(chunks, type_)})  # the chunks share their memory
-    constant = Dataset(InMemoryTable(column), fingerprint=Hasher.hash((name, value, length)))
+    scalar = pa.scalar(value, pa.int64() if isinstance(value, int) else pa.string())
+    column = pa.table({name: pa.repeat(scalar, len(table))})
+    fingerprint = Hasher.hash((name, value, len(table)))
 
-    return _chosen_like(rows, beside(table, constant))
+    return _chosen_like(
+        rows, beside(table, Dataset(InMemoryTable(column), fingerprint=fingerprint))
+    )
 
 
 def renamed(rows: Dataset, **names: str) -> Dataset:

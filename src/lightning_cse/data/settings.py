@@ -67,7 +67,7 @@ class ContrastiveData:
     data_dir: str
     cache_dir: str | None = None
     held_out: str | Sequence[str] | None = None
-    held_out_share: float | None = None
+    held_out_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     excluded: Sequence[str] = ()
     train_rows: Annotated[int, Field(ge=2)] | None = None
     held_out_rows: Annotated[int, Field(ge=1)] | None = None
@@ -76,7 +76,7 @@ class ContrastiveData:
     llm_rows: Annotated[int, Field(ge=0)] | None = None
     watched_in: Sequence[str] = ()
     llm_rows_together: int | None = None
-    weights: Sequence[float] | None = None
+    weights: Sequence[Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)]] | None = None
     columns: Mapping[str, str] | None = None
     delimiter: str | None = None
     encoding: str | None = None
@@ -102,16 +102,8 @@ class ContrastiveData:
         if self.is_weighted and self.llm_rows_together is not None:
             yield "data.weights: cannot be combined with data.llm_rows_together"
 
-        if self.num_proc is not None and self.num_proc < 1:
-            yield "data.num_proc: must be an integer >= 1, or null"
-
-        weights = self.weights if self.weights is not None else [1] * len(self.sources)
-        in_range = all(0 < weight <= LARGEST_WEIGHT for weight in weights)
-        if len(weights) != len(self.sources) or not in_range:
-            yield (
-                f"data.weights: must be a number in (0, {LARGEST_WEIGHT}] "
-                "for each source of data.train"
-            )
+        if self.weights is not None and len(self.weights) != len(self.sources):
+            yield "data.weights: must have a number for each source of data.train"
 
     @property
     def sources(self) -> list[str]:

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 
+from lightning_cse.data.order import shuffled
 from lightning_cse.data.rows import (
     ADDED,
     MADE_OF,
@@ -19,7 +20,6 @@ from lightning_cse.data.rows import (
     hashes,
     values,
     with_columns,
-    with_constant,
 )
 from lightning_cse.data.written import RANDOM_PAIR
 from lightning_cse.errors import ConfigError, DataError
@@ -46,9 +46,6 @@ def hold_out(rows: Dataset, share: float, *, of: str, account: Account) -> tuple
     least two sentences are held out if the share is above 0. Fewer than two sentences to train on
     are a DataError.
     """
-    if not 0 <= share < 1:
-        raise ConfigError([f"data.held_out_share: must be in [0, 1), got {share}"])
-
     corpus, added = _units(rows, hashes(rows, of))
     total = _count(corpus)
     number = max(2, round(share * total)) if share else 0
@@ -93,12 +90,9 @@ def fewer_llm_rows(rows: Dataset, count: int, roles: Sequence[str], account: Acc
     is_removed[numbers[seeded_order(len(numbers), SEED)[:count]]] = False
     is_kept = ~(is_removed & _is_added(rows))
 
-    bare = rows
-    for role in roles[1:]:
-        bare = with_constant(bare, role, None)
-
     # A row that loses its roles is a row of the same table without them.
-    chosen = concatenate([rows, bare]).select(np.arange(len(rows)) + len(rows) * is_removed)
+    both = concatenate([rows, rows.remove_columns(list(roles[1:]))], fill=True)
+    chosen = both.select(np.arange(len(rows)) + len(rows) * is_removed)
 
     return keep(chosen, is_kept, "data.llm_rows", account)
 
@@ -155,11 +149,7 @@ def with_random_seconds(rows: Dataset) -> Dataset:
 
 def seeded_order(count: int, seed: int) -> np.ndarray:
     """Return the numbers below ``count`` in a random order that depends only on the seed."""
-    # The order is the same in 32 bits, which take half the memory.
-    dtype = torch.int32 if count < 2**31 else torch.int64
-    generator = torch.Generator().manual_seed(seed)
-
-    return np.asarray(torch.randperm(count, generator=generator, dtype=dtype).numpy())
+    return np.asarray(shuffled(count, torch.Generator().manual_seed(seed)).numpy())
 
 
 def _is_added(rows: Dataset) -> np.ndarray:

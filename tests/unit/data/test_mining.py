@@ -66,32 +66,6 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     assert mine_negatives(anchors, positives, embedder(), count=2) == in_one_block
 
 
-def test_sentence_near_the_positive_is_no_negative():
-    vectors = {
-        "q": [1, 0],
-        "answer": [1, 0],
-        "paraphrase": [0.99, 0.1],
-        "near": [0.7, 0.7],
-        "far": [0, 1],
-    }
-    anchors = ["q", "paraphrase", "near", "far"]
-    positives = ["answer", "paraphrase", "near", "far"]
-
-    def embed(sentences):
-        return np.array([vectors[sentence] for sentence in sentences], dtype=float)
-
-    def negatives(**options):
-        return mine_negatives(anchors, positives, embed, **options)[0][0]
-
-    assert negatives() == ["near"]
-    assert negatives(margin_share=1.0) == ["paraphrase"]
-    assert negatives(count=3) == ["near", "far", None]
-
-
-def test_one_pair_has_no_negative():
-    assert mine_negatives(["q"], ["a"], embedder(), count=2) == ([[None, None]], 0)
-
-
 @pytest.mark.parametrize("options", [{"count": 0}, {"margin_share": 0}, {"margin_share": 1.1}])
 def test_settings_out_of_range_are_an_error(options):
     with pytest.raises(ValueError, match="count >= 1 and margin_share"):

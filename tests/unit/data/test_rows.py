@@ -9,7 +9,6 @@ from datasets import Dataset
 
 from lightning_cse.data.rows import (
     SourceFile,
-    beside,
     concatenate,
     count_corpus_rows,
     dataset_of,
@@ -95,24 +94,7 @@ def test_files_of_several_parts_are_listed_once_each():
     assert files_of(parts[0]) == [FILE], "the parts stay as they are"
 
 
-def test_rows_of_no_file():
-    rows = dataset_of({"anchor": ["a", "b"]})
-
-    assert (origin_of(rows), where(rows, 1)) == ("rows", "row 2")
-    assert len(dataset_of({"anchor": []})) == len(dataset_of({})) == 0
-
-
 # Columns
-
-
-def test_columns_are_added_and_replaced(chosen):
-    rows, numbers = chosen
-    doubled = with_columns(rows, number=[2 * number for number in numbers], new=words(numbers))
-
-    assert doubled["number"][:] == [2 * number for number in numbers]
-    assert doubled["new"][:] == doubled["anchor"][:] == words(numbers)
-    assert rows["number"][:] == numbers
-    assert "new" not in rows.column_names
 
 
 @pytest.mark.parametrize("value", ["en", 3, None])
@@ -156,16 +138,6 @@ def test_nothing_of_a_memory_mapped_table_is_copied(stored):
     assert first.buffers()[2].address == repeated.buffers()[2].address
 
 
-def test_flattened_rows_of_a_file_are_in_a_file(tmp_path):
-    stored = in_file(dataset_of({"anchor": WORDS}), tmp_path / "rows.arrow")
-    rows = flattened(stored.select([9, 0]))
-
-    assert rows["anchor"][:] == words([9, 0])
-    assert rows.data.num_rows == 2
-    assert all(file["filename"].startswith(str(tmp_path)) for file in rows.cache_files)
-    assert flattened(stored) is stored
-
-
 def test_concatenated_rows(stored):
     odd = stored.select([9, 1])
     second = dataset_of({"positive": ["p"], "anchor": ["q"]}, files=[OTHER])
@@ -188,16 +160,6 @@ def test_concatenated_rows(stored):
         assert filled["positive"][:] == [None, None]
 
 
-def test_parts_beside_each_other(chosen):
-    rows, numbers = chosen
-    second = rows.select_columns("number").rename_column("number", "second")
-    joined = beside(rows, second)
-
-    assert joined["anchor"][:] == words(numbers)
-    assert joined["second"][:] == numbers
-    assert joined.column_names == [*rows.column_names, "second"]
-
-
 # Arrays
 
 
@@ -216,15 +178,6 @@ def test_arrays_are_those_of_the_chosen_rows(chosen):
     for array in (values, has, hashes, distinct):
         with pytest.raises(DataError, match="no column 'x'; found: anchor, number"):
             array(rows, "x")
-
-
-def test_hashes_differ_for_different_texts():
-    texts = [*{*WORDS} - {None}, *map(str, range(25_000))]  # of several batches
-    actual = hashes(dataset_of({"text": texts}), "text")
-
-    assert len(set(actual.tolist())) == len(texts)
-    assert actual.all()
-    assert actual[-1] == hash_of("24999")
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])
