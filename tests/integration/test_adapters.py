@@ -68,10 +68,6 @@ def test_other_ways_to_the_same_numbers(override, dropout, run):
         assert curves(changed)[key] == pytest.approx(points, rel=1e-4, abs=1e-4), key
 
 
-def test_bfloat16(run):
-    run("trainer.precision=bf16-mixed", "encoder.gradient_checkpointing=true")
-
-
 @pytest.fixture
 def trained(run_tiny, tmp_path):
     """A run of SimCSE with LoRA on the encoder of a folder."""

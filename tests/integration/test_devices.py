@@ -16,7 +16,6 @@ from lightning_cse.runs import Run
 # Each command loads torch, twice where there are two devices.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 POINT = (
-    "+debug=tiny",
     "trainer.accelerator=cpu",
     "trainer.max_epochs=-1",
     "trainer.max_steps=20",
@@ -32,7 +31,7 @@ def start(tmp_path):
 
     def started(name, *overrides):
         return subprocess.Popen(
-            [sys.executable, "-m", "lightning_cse.train", *POINT, *overrides],
+            [sys.executable, "-m", "lightning_cse.train", "+debug=tiny", *POINT, *overrides],
             cwd=tmp_path,
             env=environment(tmp_path, name),
             stdout=subprocess.PIPE,
@@ -73,14 +72,14 @@ POINTS = {
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_two_devices_have_the_curves_of_one(name, start, tmp_path):
+def test_two_devices_have_the_curves_of_one(name, start, run_tiny, tmp_path):
     point = [f"+experiment={name.partition(',')[0]}", *SMALL]
     point += POINTS[name].format(folder=tmp_path / "qwen2").split()
     if "causal" in name:
         save_kind("qwen2", tmp_path / "qwen2")
         point.append("encoder.instructions={query: 'query: '}")
 
-    single = finished(start("one", *point), tmp_path / "one")
+    single = run_tiny(tmp_path / "one", *POINT, *point)
     two = finished(start("two", *point, *SEVERAL), tmp_path / "two")
     assert single.path.name == two.path.name  # devices are no part of the config hash
 

@@ -3,8 +3,6 @@
 import functools
 import hashlib
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -13,6 +11,7 @@ from lightning_cse.engine import train as training
 from lightning_cse.engine.load import load
 from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
+from lightning_cse.runs import read_predictions
 
 pytestmark = pytest.mark.slow
 CROSS = "+experiment=dualcse_cross"
@@ -80,27 +79,19 @@ def recomputed(table, threshold):
         return {name: spearman(table["gold"], table["score"])}
 
     if "correct" in table:
-        if "lead" in table:
-            assert [lead > 0 for lead in table["lead"]] == table["correct"]
+        assert "lead" not in table or ((table["lead"] > 0) == table["correct"]).all()
+        return {"accuracy": table["correct"].mean()}
 
-        return {"accuracy": float(np.mean(table["correct"]))}
-
-    scores = np.array(table["score"])
-    predicted = np.array(table["prediction"])
-    right = predicted == np.array(table["label"])
-
+    is_right = table["prediction"] == table["label"]
     if "type" not in table:
-        assert ((scores >= threshold) == predicted).all()
-        return {"accuracy": float(right.mean()), "auprc": auprc(table["label"], table["score"])}
+        assert ((table["score"] >= threshold) == table["prediction"]).all()
+        return {"accuracy": is_right.mean(), "auprc": auprc(table["label"], table["score"])}
 
-    assert ((scores > threshold) == predicted).all()
-
-    types = np.array(table["type"])
-    accuracies = {f"accuracy_{label}": float(right[types == label].mean()) for label in set(types)}
-
+    assert ((table["score"] > threshold) == table["prediction"]).all()
+    accuracies = is_right.groupby(table["type"]).mean().add_prefix("accuracy_")
     assert len(accuracies) == 4
 
-    return accuracies | {"accuracy_all": sum(accuracies.values()) / 4}
+    return {**accuracies, "accuracy_all": accuracies.mean()}
 
 
 @EACH
@@ -116,7 +107,7 @@ def test_predictions_give_the_recorded_metrics(experiment, run):
         metrics = record["baselines"][baseline] if baseline else record["metrics"]
         threshold = metrics.get(f"test/{task}/threshold", 0.0)
 
-        for name, value in recomputed(pq.read_table(path).to_pydict(), threshold).items():
+        for name, value in recomputed(read_predictions(path), threshold).items():
             assert value == pytest.approx(metrics[f"test/{task}/{name}"], abs=1e-12), path.name
 
 

@@ -211,52 +211,37 @@ def test_learning_rates_are_those_of_the_schedule_at_each_logged_step(run):
     assert rare["train/learning_rate"] == {3: pytest.approx(4e-5), 6: pytest.approx(2e-5)}
 
 
-def test_a_learning_rate_is_found(run, batches):
-    finder = added("LearningRateFinder", min_lr=1e-6, max_lr=1e-2, num_training_steps=30)
-    steps = ("trainer.max_epochs=-1", "trainer.max_steps=6", "method.schedule.name=constant")
-    folder = run(finder, *steps)
-    (rate,) = folder.read()["tuned"].values()
-    assert list(folder.read()["tuned"]) == ["method.optimizer.lr"]
-    assert 1e-6 <= rate <= 1e-2
-    assert rate != 5e-5
-    assert list(curves(folder)["train/learning_rate"].values()) == pytest.approx([rate] * 6)
-    assert all(batches.is_training), "dropout is on while it looks, too"
-    assert len(batches.rows) > 6
-    rows = batches.rows[-6:]
-    assert list(curves(folder)["train/loss"]) == [1, 2, 3, 4, 5, 6]
-    batches.rows.clear()
-    run(*steps, name="without")
-    assert rows == batches.rows, "it takes no batch away"
-
-
-def test_a_batch_size_is_found(run, batches):
-    finder = added("BatchSizeFinder", max_trials=2, init_val=5, steps_per_trial=1)
-    folder = run(finder, "trainer.max_epochs=1")
-    record = folder.read()
-    assert record["tuned"] == {"data.batch_size": 10}
-    assert all(batches.is_training), "dropout is on while it looks, too"
-    assert [len(rows) for rows in batches.rows[-2:]] == [10, 10]
-    assert record["steps"] == 2
-    assert list(curves(folder)[MONITOR]) == [0, 2]
-    rates = list(curves(folder)["train/learning_rate"].values())
-    assert rates == pytest.approx([5e-5, 2.5e-5]), "of two steps"
-
-
-def test_what_is_found_stays_when_a_run_is_resumed(run):
+def test_a_batch_size_and_a_learning_rate_are_found_and_stay_when_a_run_is_resumed(run, batches):
+    length = ("trainer.max_epochs=-1", "trainer.max_steps=6", "method.schedule.name=constant")
     line = (
         added("BatchSizeFinder", max_trials=2, init_val=5, steps_per_trial=1),
         added("LearningRateFinder", min_lr=1e-6, max_lr=1e-2, num_training_steps=30),
-        "trainer.max_epochs=-1",
-        "trainer.max_steps=6",
+        *length,
     )
     uninterrupted = run(*line, name="whole")
+    tuned = uninterrupted.read()["tuned"]
+    assert tuned.keys() == {"data.batch_size", "method.optimizer.lr"}
+    assert tuned["data.batch_size"] == 10
+    rate = tuned["method.optimizer.lr"]
+    assert 1e-6 <= rate <= 1e-2
+    assert rate != 5e-5
+    logged = curves(uninterrupted)
+    assert list(logged["train/learning_rate"].values()) == pytest.approx([rate] * 6)
+    assert list(logged[MONITOR]) == [0, 2, 4, 6]
+    assert all(batches.is_training), "dropout is on while it looks, too"
+    rows = batches.rows[-6:]
+    assert {len(batch) for batch in rows} == {10}
+
+    batches.rows.clear()
+    run(*length, "data.batch_size=10", name="without")
+    assert batches.rows == rows, "the search takes no batch away"
+
     with dies_at(5):
         run(*line, name="resumed")
 
     resumed = run(*line, name="resumed")
-    assert set(uninterrupted.read()["tuned"]) == {"data.batch_size", "method.optimizer.lr"}
-    assert resumed.read()["tuned"] == uninterrupted.read()["tuned"]
-    assert curves(resumed) == curves(uninterrupted)
+    assert resumed.read()["tuned"] == tuned
+    assert curves(resumed) == logged
 
 
 class Seen(Callback):
@@ -463,16 +448,3 @@ def test_a_failing_logger_is_reported_once(run, caplog):
     assert len(warnings) == 1
     assert warnings[0].endswith("the run continues without it")
     assert list(curves(folder)["train/loss"]) == [1, 2, 3, 4, 5, 6]
-
-
-def test_several_loggers_have_the_values_of_the_curves(run):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    folder = run("logger=[csv,tensorboard]")
-    events = accumulator.EventAccumulator(str(folder.path / "tensorboard")).Reload()
-    for key, points in curves(folder).items():
-        logged = {event.step: event.value for event in events.Scalars(key)}
-        steps = sorted(logged) if key == "train/learning_rate" else sorted(points)
-        assert [logged[step] for step in steps] == pytest.approx(list(points.values())), key
-
-    (score,) = events.Scalars("best/score")
-    assert score.value == pytest.approx(folder.read()["best"]["score"])

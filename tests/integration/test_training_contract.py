@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 from small_runs import curves
 
@@ -59,29 +58,6 @@ def test_limited_epoch_is_the_start_of_its_order(limit, run, batches):
     folder = run(*options, name="limited")
     assert batches.rows == [*unlimited[0:2], *unlimited[3:5]]
     assert folder.read()["steps"] == 4  # the schedule's length
-
-
-# What users add to the Trainer
-
-
-class Count(pl.Callback):
-    """Counts the steps, with a state of its own in checkpoints."""
-
-    steps = 0
-
-    def on_train_batch_end(self, *_):
-        self.steps += 1
-
-    def state_dict(self):
-        return {"steps": self.steps}
-
-
-def test_a_callback_and_an_argument_of_the_trainer_of_ones_own(run):
-    mine = f"+callbacks.mine._target_={__name__}.Count"
-    folder = run(mine, "+trainer.detect_anomaly=true", "keep_last=true")
-    last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
-    assert last["callbacks"]["Count"] == {"steps": 6}
-    assert folder.read()["decisive"]["config"]["callbacks"]["mine"]["_target_"].endswith("Count")
 
 
 # Another model's weights
