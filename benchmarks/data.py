@@ -104,11 +104,10 @@ def measure(side: str, encoder: str, cache: str, *overrides: str) -> dict[str, f
     """Build the data of a config and iterate over batches; return the seconds."""
     from hydra.utils import instantiate
 
-    from lightning_cse.config.compose import compose
+    from lightning_cse.config.compose import compose_run
 
-    cfg = compose(
-        "train", "suite=stsb", f"encoder={encoder}", f"paths.cache_dir='{cache}'", *overrides
-    )
+    settings = ["suite=stsb", f"encoder={encoder}", f"paths.cache_dir='{cache}'"]
+    cfg = compose_run("train", [*settings, *overrides])
     size = cfg.data.batch_size
     model = instantiate(cfg.encoder)
     start = time.perf_counter()

@@ -41,7 +41,7 @@ from rich.console import Console
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
-from lightning_cse.config.compose import compose
+from lightning_cse.config.compose import compose_run
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
 from lightning_cse.encoders.passes import Passes
@@ -117,7 +117,7 @@ def differences(name: str, steps: int, encoder: Sequence[str]) -> dict[str, floa
     """
     device = "cuda" if ON_GPU else "cpu"
     overrides = ("+debug=tiny", "paths.cache_dir=null", *METHODS[name], *encoder)
-    cfg = compose("train", f"+experiment={name}", *overrides)
+    cfg = compose_run("train", [f"+experiment={name}", *overrides])
     expected = losses(cfg, "cpu", "float32", steps)
     computed = {"bf16, CPU": losses(cfg, "cpu", "bf16", steps)}
     with mock.patch.object(SentenceEncoder, "passes", return_value=Passes):
@@ -159,7 +159,7 @@ def waits(name: str) -> str | None:
     """Train an epoch of a method; return the error of a step that waits for the GPU."""
     accelerator = f"trainer.accelerator={'gpu' if ON_GPU else 'cpu'}"
     overrides = ("+debug=tiny", "paths.cache_dir=null", "diag.evaluation=none", accelerator)
-    cfg = compose("train", f"+experiment={name}", *overrides, "trainer.max_epochs=1")
+    cfg = compose_run("train", [f"+experiment={name}", *overrides, "trainer.max_epochs=1"])
     try:
         train_ours(cfg, NoWaiting())
     except RuntimeError as error:

@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from measuring import ON_GPU, ROLES, Clock, Size
 from omegaconf import DictConfig, OmegaConf
 
-from lightning_cse.config.compose import compose
+from lightning_cse.config.compose import compose_run
 from lightning_cse.encoders.find import find_encoder
 from lightning_cse.engine.build import build
 
@@ -45,7 +45,7 @@ def config_of(experiment: str, size: Size, *overrides: str) -> DictConfig:
         "trainer.max_epochs=1",
         *([] if os.environ.get("LIGHTNING_CSE_DATA") else ["paths=sample"]),
     ]
-    return compose("train", *settings, *overrides)
+    return compose_run("train", [*settings, *overrides])
 
 
 def simcse(size: Size, *overrides: str) -> DictConfig:
