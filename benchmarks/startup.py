@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from measuring import console
@@ -39,15 +41,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = [
             sys.executable,
-            __file__,
+            str(Path(__file__).resolve()),
             *words,
             f"paths.runs_dir={folder}/runs",
-            f"hydra.run.dir={folder}",
         ]
-        sweep = [*run, f"hydra.sweep.dir={folder}", "seed=1,2,3", "-m"]
-        (lightning,) = _seconds([sys.executable, "-c", LIGHTNING], "lightning")
-        (before,) = _seconds(run, "before")
-        first, *later = _seconds(sweep, "point")
+        (lightning,) = _seconds([sys.executable, "-c", LIGHTNING], "lightning", folder)
+        (before,) = _seconds(run, "before", folder)
+        first, *later = _seconds([*run, "seed=1,2,3", "-m"], "point", folder)
+
     out = console()
     out.print(f"import of pytorch_lightning: {lightning:.2f} s")
     out.print(
@@ -57,16 +58,17 @@ def main() -> None:
     out.print(f"a sweep's points, the first with the imports: {points} s")
 
 
-def _seconds(command: list[str], label: str) -> list[float]:
+def _seconds(command: list[str], label: str, folder: str) -> list[float]:
+    """Run a command in a folder, and return the seconds that it prints with a label."""
+    environment = os.environ | {CHILD: "1"}
     process = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=os.environ | {CHILD: "1"}
+        command, check=False, cwd=folder, env=environment, capture_output=True, text=True
     )
-    lines = [
-        line.split() for line in process.stdout.splitlines() if line.startswith(f"{CHILD} {label} ")
-    ]
-    if process.returncode or not (seconds := [float(words[2]) for words in lines]):
+    seconds = re.findall(rf"(?m)^{CHILD} {label} ([\d.]+)$", process.stdout)
+    if process.returncode or not seconds:
         sys.exit(f"{' '.join(command)}\n{process.stdout}{process.stderr}")
-    return seconds
+
+    return list(map(float, seconds))
 
 
 def watched() -> int:
