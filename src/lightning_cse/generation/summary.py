@@ -66,31 +66,24 @@ def shown_prompts(writer: Writer, sentences: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The measured pairs of each of the ``roles``.
+    """The measured pairs by role: first those of anchor and written sentence, then those that the
+    role's examples were drawn from.
 
-    ``written`` are the pairs of anchor and sentence, ``pattern`` those that the role's examples
-    were drawn from. ``encoder`` is the name and digests of what their cosines come from.
+    ``encoder`` is the name and digests of what their cosines come from.
     """
 
     encoder: dict[str, str] | None
-    roles: tuple[str, ...]
-    written: Sequence[Pairs]
-    pattern: Sequence[Pairs]
+    pairs: Mapping[str, Sequence[Pairs]]
 
     def record(self) -> dict[str, Any]:
         """Return what a run's record has of the pairs: their values, for histograms."""
-        values = {
-            name: [
-                {
-                    "kind": pairs.kind,
-                    "label": pairs.label,
-                    "mer": np.round(pairs.mer, 3).tolist(),
-                    "cosine": np.round(pairs.cosine, 3).tolist(),
-                }
-                for pairs in sets
-            ]
-            for name, sets in (("written", self.written), ("pattern", self.pattern))
-        }
+        values: dict[str, list[dict[str, Any]]] = {"written": [], "pattern": []}
+        for both in self.pairs.values():
+            for rows, pairs in zip(values.values(), both, strict=True):
+                mer, cosine = (np.round(column, 3).tolist() for column in (pairs.mer, pairs.cosine))
+                rows.append(
+                    {"kind": pairs.kind, "label": pairs.label, "mer": mer, "cosine": cosine}
+                )
 
         return {"encoder": self.encoder, "values": values}
 
@@ -108,7 +101,7 @@ class Summary:
             "generate/given_up": sources["given_up"] / sum(sources.values()),
         }
         replies = provenance["acceptance"]["roles"]
-        for role, written, pattern in zip(self.roles, self.written, self.pattern, strict=True):
+        for role, (written, pattern) in self.pairs.items():
             # Of a role that the data has, only the score was asked.
             counts = replies.get(role) or replies[score_name(role)]
             metrics[f"generate/{role}/accepted"] = counts["accepted"] / max(1, counts["asked"])
@@ -123,16 +116,18 @@ class Summary:
         """Return a table of the replies by role, and of the written pairs beside the pattern's."""
         replies = provenance["acceptance"]["roles"]
         # Of a role that the data has, only the score was asked.
-        names = [role if role in replies else score_name(role) for role in self.roles]
-        pairs = dict(zip(names, zip(self.written, self.pattern, strict=True), strict=True))
+        pairs = {
+            role if role in replies else score_name(role): both for role, both in self.pairs.items()
+        }
         rows = {}
         for name, counts in replies.items():
+            both = pairs.get(name, ())
             rejected = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
             rows[name] = {
                 "replies": f"{counts['asked']:,}",
                 "accepted": f"{counts['accepted']:,}",
-                "mer (pattern)": _means([measured.mer for measured in pairs.get(name, ())]),
-                "cosine (pattern)": _means([measured.cosine for measured in pairs.get(name, ())]),
+                "mer (pattern)": _means([measured.mer for measured in both]),
+                "cosine (pattern)": _means([measured.cosine for measured in both]),
                 "rejected": ", ".join(rejected),
             }
 
@@ -163,7 +158,7 @@ def summarise(
     """
     lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").split("\n") if line]
     examples = {role.name: role.example_pairs for role in pattern.roles}
-    sets: list[list[Pairs]] = [[], []]
+    sets = []
     for name in pattern.measured:
         if lines and ANCHOR in lines[0]:
             pairs = [(line[ANCHOR], line[name]) for line in lines]
@@ -171,13 +166,13 @@ def summarise(
             pairs = [(x["sentence1"], x["sentence2"]) for x in lines if x["role"] == name]
 
         source = examples.get(name, Examples((), ()))
-        sets[0].append(_drawn(name, f"{ANCHOR} - {name}", pairs, most, seed))
-        sets[1].append(_drawn(name, f"{name}: {source.label}", source.pool, most, seed))
+        written = _drawn(name, f"{ANCHOR} - {name}", pairs, most, seed)
+        sets.append([written, _drawn(name, f"{name}: {source.label}", source.pool, most, seed)])
 
-    written, pool = describing.measure(encoder, sets, seed)
     identity = None if encoder is None else {"name": encoder.name, **encoder.digests}
+    measured = describing.measure(encoder, sets, seed)
 
-    return Summary(identity, pattern.measured, written, pool)
+    return Summary(identity, dict(zip(pattern.measured, measured, strict=True)))
 
 
 def _drawn(role: str, label: str, pairs: Sequence[Pair], most: int, seed: int) -> Pairs:

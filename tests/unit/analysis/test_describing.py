@@ -15,21 +15,15 @@ from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.errors import DataError, EncoderError
 
 
-def composed(*overrides):
-    GlobalHydra.instance().clear()
-    return compose_run("describe", ordered(overrides))
-
-
 @pytest.fixture
 def described(tmp_path):
-    """Describe a data set with the tiny encoder; sentences of the sample corpus, unless the
-    overrides say others.
-    """
+    """Describe a data set with the tiny encoder, by default of the sample corpus."""
 
     def run(name, *overrides):
         folders = ("paths=sample", f"paths.runs_dir={tmp_path}/runs", "paths.cache_dir=null")
-        cfg = composed(f"data={name}", "encoder=tiny", "corpora=sample", *folders, *overrides)
-        folder = describe(cfg, name)
+        words = [f"data={name}", "encoder=tiny", "corpora=sample", *folders, *overrides]
+        GlobalHydra.instance().clear()
+        folder = describe(compose_run("describe", ordered(words)), name)
 
         return json.loads((folder / "summary.json").read_text()), folder
 

@@ -14,10 +14,11 @@ from hydra.core.global_hydra import GlobalHydra
 
 import lightning_cse
 from lightning_cse.analysis import difficulty, ranking
+from lightning_cse.config.compose import compose_run
 from lightning_cse.config.launch import call
 from lightning_cse.describe import main
 from lightning_cse.errors import ConfigError, DataError
-from lightning_cse.metrics import alignment, uniformity
+from lightning_cse.metrics import uniformity
 from lightning_cse.runs import Curves
 
 PLACES = ("encoder=tiny", "encoder.max_length=64", "paths=sample", "corpora=sample")
@@ -149,48 +150,24 @@ def test_the_sample_stands_in_for_a_corpus_that_is_not_there_and_is_named(caplog
 
 
 def test_pairs_of_your_own_take_the_place_of_stsb():
-    data = ("data=file", f"data.train={written('rows.jsonl', near(400))}")
     pairs = [
         {"sentence1": f"door {k} is open", "sentence2": f"gate {k} was shut", "score": k / 10}
         for k in range(11)
     ]
-    result = measured(*data, f"own.sts={written('pairs.jsonl', pairs)}")
-    assert result["evaluation"] == "own.sts, test: pairs.jsonl"
-    model = lightning_cse.load("tiny")
-    first, second = (
-        torch.tensor(np.asarray(model.encode([pair[side] for pair in pairs])))
-        for side in ("sentence1", "sentence2")
-    )
+
+    def side_of(name):
+        words = ["data=file", "data.train=rows.jsonl", f"own.sts={name}"]
+        return difficulty.evaluation_side(compose_run("describe", [*PLACES, *words]), ["primary"])
+
+    side, name = side_of(written("pairs.jsonl", pairs))
+    assert name == "own.sts, test: pairs.jsonl"
     # The highest fifth of the scores is similar; uniformity is over both ends.
-    similar = alignment(first[8:], second[8:])
-    ends = torch.stack([first, second], dim=1)[[0, 1, 2, 8, 9, 10]].flatten(end_dim=1)
-    with_stsb = measured(*data)
-    of_sample = measured_side()
-    for name, value in (("rfd_alignment", similar), ("rfd_uniformity", uniformity(ends))):
-        change = with_stsb[name] - result[name]
-        assert change == pytest.approx(value - of_sample[name], abs=1e-5)
-
-    flat = written("flat.jsonl", [pair | {"score": 1.0} for pair in pairs])
+    similar = [(pair["sentence1"], pair["sentence2"]) for pair in pairs[8:]]
+    lowest = [(pair["sentence1"], pair["sentence2"]) for pair in pairs[:3]]
+    assert list(zip(*side.pairs["primary"], strict=True)) == similar
+    assert side.sentences == [text for pair in (*lowest, *similar) for text in pair]
     with pytest.raises(DataError, match=r"own\.sts: all scores are 1"):
-        measured(*data, f"own.sts={flat}")
-
-
-def measured_side():
-    """Return alignment and uniformity of the sample of STS-B dev."""
-    rows = difficulty.read_stsb("dev", "nowhere")[0].to_pandas()
-    model = lightning_cse.load("tiny")
-
-    def vectors(sentences):
-        return torch.tensor(np.asarray(model.encode(list(sentences))))
-
-    similar = rows[rows["score"] >= 4]
-    ends = rows[(rows["score"] >= 4) | (rows["score"] <= 1)]
-    flat = ends[["sentence1", "sentence2"]].to_numpy().ravel()
-
-    return {
-        "rfd_alignment": alignment(vectors(similar["sentence1"]), vectors(similar["sentence2"])),
-        "rfd_uniformity": uniformity(vectors(flat)),
-    }
+        side_of(written("flat.jsonl", [pair | {"score": 1.0} for pair in pairs]))
 
 
 # Several sets ------------------------------------------------------------------------------------

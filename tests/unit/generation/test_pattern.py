@@ -5,12 +5,12 @@ config.
 import json
 
 import pytest
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
+from lightning_cse.config.compose import compose_run
 from lightning_cse.data import read_corpus, sample_dir
 from lightning_cse.data.rows import digests_of
+from lightning_cse.engine.build import plain
 from lightning_cse.errors import DataError
 from lightning_cse.generation.examples import Source, draw_examples
 from lightning_cse.generation.pattern import Checks, build_pattern, wrong_pattern
@@ -55,30 +55,20 @@ def four():
     return OmegaConf.to_container(OmegaConf.create(FOUR), resolve=True)
 
 
-@pytest.fixture(scope="module")
-def built(repository):
-    """A pattern of conf/ on the sample corpus, or another one."""
+def build(name, data_dir=None):
+    """Build a pattern of conf/, by default on the sample corpus."""
+    cfg = compose_run("generate", [f"+pattern={name}", "data=wiki"])
 
-    def build(name, *overrides, data_dir=None):
-        with initialize_config_dir(str(repository / "conf"), version_base="1.3"):
-            cfg = hydra_compose(overrides=["+corpora=full", f"+pattern={name}", *overrides])
-
-        node = OmegaConf.to_container(cfg, resolve=True)["pattern"]
-
-        assert list(wrong_pattern(node)) == []
-
-        return build_pattern(node, data_dir or sample_dir())
-
-    return build
+    return build_pattern(plain(cfg.pattern), data_dir or sample_dir())
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_prompt_digests(name, built):
-    assert built(name).digest == DIGESTS[name]
+def test_prompt_digests(name):
+    assert build(name).digest == DIGESTS[name]
 
 
-def test_prompt_digest_of_official_corpus(built, real_data):
-    assert built("sts_guarded", data_dir=real_data).digest == OFFICIAL
+def test_prompt_digest_of_official_corpus(real_data):
+    assert build("sts_guarded", real_data).digest == OFFICIAL
 
 
 def test_custom_pattern():

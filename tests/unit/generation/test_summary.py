@@ -48,19 +48,21 @@ def test_rows_are_measured_beside_the_pattern(tmp_path):
     record = measured.record()
 
     assert record["encoder"]["name"] == "tiny"
-    for role, written, pattern in zip(PAIRS, measured.written, measured.pattern, strict=True):
+    for role, (written, pattern) in measured.pairs.items():
         assert (written.label, written.total) == (f"anchor - {role}", 30)
         assert (pattern.label, pattern.total) == (f"{role}: own", 40)
         assert written.mer == pattern.mer == [1 - KEPT[role] / 4] * 20
 
     values = record["values"]["written"][0]
     assert values["mer"] == [0.25] * 20
-    assert values["cosine"] == pytest.approx(measured.written[0].cosine, abs=5e-4)
+    assert values["cosine"] == pytest.approx(measured.pairs["positive"][0].cosine, abs=5e-4)
 
 
 def test_metrics_are_shares_means_and_common_areas():
-    pairs = [Pairs("positive", "", (), (), 4, cosine=cosines) for cosines in COSINES]
-    measured = Summary(None, ("positive", "other"), pairs[:2], [pairs[2], pairs[1]])
+    written, none, pattern = (
+        Pairs("positive", "", (), (), 4, cosine=cosines) for cosines in COSINES
+    )
+    measured = Summary(None, {"positive": [written, pattern], "other": [none, none]})
     counts = {"asked": 4, "accepted": 3}
     provenance = {
         "acceptance": {
