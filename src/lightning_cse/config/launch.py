@@ -37,7 +37,6 @@ from lightning_cse.config.compose import (
     task_overrides,
     without_hydra,
 )
-from lightning_cse.config.suggestions import explain
 from lightning_cse.errors import ConfigError, report, reported
 from lightning_cse.paths import conf_dir, encoder_configs
 
@@ -68,6 +67,8 @@ def launch(task: str, config_name: str, args: Sequence[str] | None = None) -> in
             command(runner)()
     except SystemExit as ending:
         if ending.code == 1 and isinstance(ending.__context__, Exception):
+            from lightning_cse.config.suggestions import explain  # for faulty words alone
+
             raise explain(ending.__context__, words, config_name) from ending.__context__
 
         sys.stderr.write(printed.getvalue())
@@ -113,6 +114,8 @@ def explained(words: Sequence[str], config_name: str) -> Iterator[None]:
     try:
         yield
     except CompositionError as error:  # of the command line only with HYDRA_FULL_ERROR=1
+        from lightning_cse.config.suggestions import explain  # for faulty words alone
+
         raise explain(error, words, config_name) from error
 
 
