@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, LightningCSEError
 from lightning_cse.evaluation.task import Answers, Embedded, Split, Task, TaskResult
 
 
@@ -84,8 +84,13 @@ def evaluate_tasks(
     for name, task in suiting_tasks(tasks, embedded.answers, split).items():
         if all(sentence in embedded for sentence in task.sentences(split)):
             results[name] = task.evaluate(embedded, split)
-        else:
-            results[name] = task.limited_to(embedded).partial_result(embedded, split)
+            continue
+
+        try:
+            results[name] = task.limited_to(embedded).evaluate(embedded, split)
+        except (ArithmeticError, LookupError, LightningCSEError, ValueError) as error:
+            reason = f"too few of its sentences are embedded ({error})"
+            results[name] = TaskResult({}, reason=reason)
 
     metrics = {name: result.metrics for name, result in results.items()}
 

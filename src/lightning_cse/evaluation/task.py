@@ -17,7 +17,7 @@ from torch import Tensor
 from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.rows import check_column, digests_of, origin_of
 from lightning_cse.embeddings import Embedding
-from lightning_cse.errors import DataError, LightningCSEError
+from lightning_cse.errors import DataError
 from lightning_cse.evaluation.files import OwnFiles
 from lightning_cse.metrics import best_threshold
 
@@ -132,13 +132,6 @@ class Task(ABC):
     def limited_to(self, sentences: Container[str]) -> "Task":
         """Return this task on the rows whose sentences are all among some."""
         return self
-
-    def partial_result(self, embedded: Embedded, split: Split) -> TaskResult:
-        """Return the result on some of the rows, or why there is none."""
-        try:
-            return self.evaluate(embedded, split)
-        except (ArithmeticError, LookupError, LightningCSEError, ValueError) as error:
-            return TaskResult({}, reason=f"too few of its sentences are embedded ({error})")
 
 
 @dataclass(kw_only=True, eq=False)

@@ -116,19 +116,28 @@ def test_modules_to_save_and_biases_are_trained():
     assert set(encoder.state_dict()) == names
 
 
-def test_frozen_embeddings_are_left_out_and_a_state_with_them_is_read():
-    encoder = tiny_encoder(freeze_embeddings=True)
-    assert encoder.frozen
-    assert all(name.startswith("backbone.embeddings.") for name in encoder.frozen)
+@pytest.mark.parametrize(
+    ("model_type", "prefix"), [("roberta", "embeddings."), ("qwen2", "embed_tokens.weight")]
+)
+def test_frozen_embeddings_are_left_out_and_a_state_with_them_is_read(model_type, prefix, tmp_path):
+    folder = save_kind(model_type, tmp_path / model_type)
+    options = {"name": model_type, "source": str(folder), "pooling": "mean", "max_length": 64}
+    encoder = load_encoder(**options, freeze_embeddings=True)
+    vectors_of(encoder.train(), TEXTS).pow(2).sum().backward()
+    names = {name for name, weight in encoder.named_parameters() if weight.grad is None}
+    assert set(encoder.frozen) == names
+    assert names == {
+        key for key in dict(encoder.named_parameters()) if key.startswith(f"backbone.{prefix}")
+    }
     state = encoder.state_dict()
-    assert not state.keys() & set(encoder.frozen)
+    assert not state.keys() & names
 
     changed = {name: weight.detach() + 1 for name, weight in encoder.named_parameters()}
     encoder.load_state_dict(changed)
     for name, weight in encoder.named_parameters():
         assert torch.equal(weight, changed[name])
 
-    del state["backbone.encoder.layer.0.attention.self.query.weight"]
+    state.popitem()
     with pytest.raises(RuntimeError, match="Missing key"):
         encoder.load_state_dict(state)
 

@@ -1,10 +1,10 @@
-"""Dropout, prompts, denoising, frozen embeddings and refused options of an encoder."""
+"""Prompts, denoising and refused options of an encoder."""
 
 import pytest
 import torch
 from encoder_kinds import pad_groups
 
-from lightning_cse.encoders import load_encoder, tiny_encoder
+from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.tokens import Tokens
 
@@ -20,16 +20,6 @@ SENTENCES = [
 def requests(encoder, template=None):
     tokens = Tokens.pad(encoder.tokenizer(SENTENCES))
     return [(tokens, template or encoder.template())]
-
-
-@pytest.mark.parametrize("name", ["minilm", "tiny", "roberta"])
-@torch.no_grad()
-def test_two_passes_differ_in_training_and_agree_in_evaluation(load, name):
-    encoder = load(name)
-    request = requests(encoder)
-    assert torch.equal(encoder(request)[0], encoder(request)[0])
-    first, second = encoder.train()([*request, *request])
-    assert (first - second).norm(dim=1).min() > 1e-3
 
 
 def states(encoder, ids, **inputs):
@@ -61,16 +51,6 @@ def test_denoising_subtracts_the_template_at_the_positions_after_the_sentence(
                 want = want - states(encoder, alone, position_ids=positions[None])[index]
 
             torch.testing.assert_close(vector, want, atol=1e-5, rtol=1e-5)
-
-
-def test_frozen_embeddings_stay_and_all_else_is_trained(roberta_folder):
-    options = {"name": "x", "source": str(roberta_folder), "max_length": 24}
-    encoder = load_encoder(**options, freeze_embeddings=True)
-    (vectors,) = encoder.train()(requests(encoder))
-    vectors.pow(2).sum().backward()
-    parameters = dict(encoder.backbone.named_parameters())
-    frozen = {name for name, p in parameters.items() if p.grad is None}
-    assert frozen == {name for name in parameters if name.startswith("embeddings.")}
 
 
 ROOM = len(tiny_encoder(pooling="prompt").template())

@@ -80,10 +80,10 @@ def test_the_standard_error_is_that_of_resampled_rows(task):
     metric, influences, _ = METRICS[task]
     target, scores = data(task, 1_500)
     rng = np.random.default_rng(1)
-    samples = (rng.integers(0, 1_500, 1_500) for _ in range(2_000))
+    samples = (rng.integers(0, 1_500, 1_500) for _ in range(600))
     resampled = np.std([metric(target[rows], scores[rows]) for rows in samples])
     error = np.sqrt(np.sum(influences(target, scores) ** 2))
-    assert error == pytest.approx(resampled, rel=0.05)
+    assert error == pytest.approx(resampled, rel=0.1)
 
 
 @pytest.mark.parametrize("task", METRICS)
