@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -17,12 +17,15 @@ from lightning_cse.embeddings import (
     PointEmbedding,
 )
 from lightning_cse.losses import (
+    CosineRegression,
     DualContrastive,
     GaussianContrastive,
     HierarchicalTriplet,
     ImplicitnessRanking,
     InfoNCE,
     NTXent,
+    SoftInfoNCE,
+    SoftmaxClassification,
 )
 from lightning_cse.similarity import GaussianSimilarity
 
@@ -46,7 +49,9 @@ CANDIDATES = {
     "ntxent": [2],
 }
 MARGINS = {"triplet": (5e-3 + 1e-2) / 2, "ranking": 0.5 + 0.5 + 0.7}
-every_loss = pytest.mark.parametrize("name", CANDIDATES)
+PAIRS = ("classification", "regression", "scored")
+"""Losses that take the label or the score of each row, too."""
+every_loss = pytest.mark.parametrize("name", [*CANDIDATES, *PAIRS])
 
 
 @dataclass
@@ -57,22 +62,34 @@ class Case:
     count: int
     embedding_class: Any = None
     fields: int = 1
+    targets: torch.Tensor | None = None
 
     def draw(self, n=3, d=4, dtype=torch.float64):
         shape = (n,) if isinstance(self.loss, ImplicitnessRanking) else (n, d)
         tensors = normal(self.count, *shape, dtype=dtype).unbind()
         return [tensor.requires_grad_() for tensor in tensors]
 
-    def __call__(self, *tensors):
+    def __call__(self, *tensors, rows=slice(None)):
         roles = tensors
         if self.embedding_class:
             starts = range(0, len(tensors), self.fields)
             roles = [self.embedding_class(*tensors[k : k + self.fields]) for k in starts]
+        if self.targets is not None:
+            roles = [*roles, self.targets[: len(tensors[0])][rows]]
 
         return self.loss(*roles)
 
 
-def make(name, temperature=0.05):
+def make(name, temperature=0.05, width=4):
+    if name == "classification":
+        torch.manual_seed(0)
+        return Case(SoftmaxClassification(width), 2, targets=torch.arange(8) % 3)
+
+    if name in PAIRS:
+        loss = SoftInfoNCE(temperature, smooth_others=True)
+        loss = CosineRegression() if name == "regression" else loss
+        return Case(loss, 2, targets=torch.linspace(0, 1, 8))
+
     class_name, *options = name.split(" ", 1)
     text = options[0] if options else ""
     if class_name == "ntxent":
@@ -104,7 +121,7 @@ def make(name, temperature=0.05):
     return Case(ImplicitnessRanking(), 6)
 
 
-@every_loss
+@pytest.mark.parametrize("name", CANDIDATES)
 @pytest.mark.parametrize("n", [2, 5])
 def test_equal_rows_give_the_closed_form(name, n):
     case = make(name)
@@ -118,6 +135,7 @@ def test_equal_rows_give_the_closed_form(name, n):
 @every_loss
 def test_gradients(name):
     case = make(name, temperature=0.5)
+    case.loss.double()
     assert torch.autograd.gradcheck(case, case.draw())
 
 
@@ -126,17 +144,19 @@ def test_order_of_rows_does_not_matter(name):
     case = make(name)
     tensors = case.draw(6)
     order = torch.tensor([3, 1, 5, 0, 2, 4])
-    permuted = case(*(tensor[order] for tensor in tensors))
+    case.loss.double()
+    permuted = case(*(tensor[order] for tensor in tensors), rows=order)
     assert permuted.item() == pytest.approx(case(*tensors).item(), rel=1e-12)
 
 
 @every_loss
 def test_half_precision_is_computed_in_float32(name):
-    case = make(name)
+    case = make(name, width=64)
     tensors = case.draw(8, 64, torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = case(*tensors)
 
+    case.loss.double()
     want = case(*(tensor.double() for tensor in tensors)).item()
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(want, rel=1e-5, abs=1e-6)
@@ -196,6 +216,9 @@ def test_options_out_of_range_are_errors(loss_class, option):
         ("gauss ent+con+rev mean_of_sims", 3, (6, 4)),
         ("triplet", 3, (2, 4)),
         ("ranking", 3, (3, 1)),
+        ("classification", 3, (2, 4)),
+        ("regression", 3, (2, 4)),
+        ("scored", 1, None),
     ],
 )
 def test_wrong_shapes_are_errors(name, number, change):
@@ -208,12 +231,20 @@ def test_wrong_shapes_are_errors(name, number, change):
         case(*tensors)
 
 
-@pytest.mark.parametrize(
-    ("loss", "count"), [(InfoNCE(), 3), (NTXent(), 2), (HierarchicalTriplet(), 4)]
-)
-def test_points_are_as_good_as_their_vectors(loss, count):
-    tensors = normal(count, 3, 4)
-    assert torch.equal(loss(*map(PointEmbedding, tensors)), loss(*tensors))
+@pytest.mark.parametrize("name", ["simcse supervised", "ntxent", "triplet", *PAIRS])
+def test_points_are_as_good_as_their_vectors(name):
+    case = make(name)
+    tensors = case.draw()
+    points = replace(case, embedding_class=PointEmbedding)
+    assert torch.equal(points(*tensors), case(*tensors))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_target_for_each_row(name):
+    case = make(name)
+    case.targets = case.targets[:2]
+    with pytest.raises(ValueError, match=r"each of 3 rows, got \(2,\)"):
+        case(*case.draw(3))
 
 
 A = torch.ones(2, 3)
@@ -228,6 +259,7 @@ GAUSSIAN = GaussianEmbedding(A, A)
         (InfoNCE(), (A, A, GAUSSIAN), "negative must be a tensor (n, d) or a PointEmbedding, got"),
         (NTXent(), (A, GAUSSIAN), "positive must be a tensor (n, d) or a PointEmbedding, got"),
         (HierarchicalTriplet(), (A, A, None, A), "intermediate must be a tensor (n, d) or a"),
+        (CosineRegression(), (A, [A, A], A[:, 0]), "second must be a tensor (n, d) or a PointEmb"),
         (GaussianContrastive(), (A, GAUSSIAN), "premise must be a GaussianEmbedding (mean, log_v"),
         (GaussianContrastive(), (GAUSSIAN, A), "entailment must be a GaussianEmbedding (mean, lo"),
         (DualContrastive(), (A, A, A, A), "premise must be a DualEmbedding (explicit, implicit)"),
