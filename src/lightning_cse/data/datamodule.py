@@ -20,6 +20,7 @@ from lightning_cse.data.order import (
     BatchLoader,
     Gathering,
     count_batches,
+    limited,
     permutation,
     weighted_order,
 )
@@ -399,10 +400,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
         """Return the number of training batches per epoch under ``limit_train_batches``."""
         rows = self.counts.get("rows an epoch", len(self.train))
         batches, _ = count_batches(rows, self.batch_size, drop_last=self.settings.drop_last)
-        if isinstance(limit, float):
-            return int(limit * batches)
-
-        return batches if limit is None else min(limit, batches)
+        return limited(batches, limit)
 
     def val_dataloader(self) -> SentenceBatches:
         """Return the distinct sentences of the dev splits and of diagnostics, in batches."""

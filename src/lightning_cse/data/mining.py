@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -41,29 +42,25 @@ def mine_negatives(
     if count < 1 or not 0 < margin_share <= 1:
         raise ValueError(f"needs count >= 1 and margin_share in (0, 1], got {count, margin_share}")
 
-    sentences = list(dict.fromkeys(positives))
-    numbers = {sentence: number for number, sentence in enumerate(sentences)}
-    positive_numbers = np.array([numbers[positive] for positive in positives], dtype=np.int64)
-    excluded: dict[str, set[int]] = {}
-    for anchor, number in zip(anchors, positive_numbers.tolist(), strict=True):
-        numbers_of_row = {number, numbers[anchor]} if anchor in numbers else {number}
-        excluded.setdefault(anchor, set()).update(numbers_of_row)
-
-    distinct = list(excluded)
-    rows = {anchor: row for row, anchor in enumerate(distinct)}
-    queries = _unit(embed(distinct))
-    candidates = _unit(embed(sentences))
+    # The number of each row's anchor and positive among the distinct ones.
+    anchor_of, queries = pd.factorize(np.array(anchors, dtype=object))
+    positive_of, sentences = pd.factorize(np.array(positives, dtype=object))
+    positives_of = pd.Series(positive_of).groupby(anchor_of).unique()
+    as_sentence = pd.Index(sentences).get_indexer(queries)  # -1 for an anchor that is no positive
+    query_vectors = _unit(embed(list(queries)))
+    candidates = _unit(embed(list(sentences)))
     negatives: list[list[str | None]] = []
     too_similar = 0
     size = max(1, _SCORES // max(1, len(sentences)))
     for start in range(0, len(anchors), size):
-        block = anchors[start : start + size]
-        scores = queries[[rows[anchor] for anchor in block]] @ candidates.T
-        limits = (
-            margin_share * scores[np.arange(len(block)), positive_numbers[start : start + size]]
-        )
-        for anchor, row, limit in zip(block, scores, limits, strict=True):
-            row[list(excluded[anchor])] = -np.inf
+        block = anchor_of[start : start + size]
+        scores = query_vectors[block] @ candidates.T
+        positive_scores = scores[np.arange(len(block)), positive_of[start : start + size]]
+        for anchor, row, limit in zip(block, scores, margin_share * positive_scores, strict=True):
+            row[positives_of[anchor]] = -np.inf
+            if as_sentence[anchor] >= 0:
+                row[as_sentence[anchor]] = -np.inf
+
             is_near = row > limit
             too_similar += int(is_near.sum())
             row[is_near] = -np.inf

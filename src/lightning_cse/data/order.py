@@ -130,11 +130,8 @@ class BatchLoader:
             raise DataError(f"{count} training rows cannot form a batch: there are no negatives")
 
         batches, self._last_end = count_batches(len(self.order), batch_size, drop_last=drop_last)
-        if isinstance(limit, float):
-            limit = int(limit * batches)
-
         self._length = batches
-        self._limit = batches if limit is None else min(limit, batches)
+        self._limit = limited(batches, limit)
         self._enough = (
             0 if gathering is None else min(gathering.threshold, int(gathering.rows.sum()))
         )
@@ -235,6 +232,14 @@ def count_batches(rows: int, batch_size: int, *, drop_last: bool) -> tuple[int, 
 
     # A single row joins the batch before it.
     return batches + (remainder > 1), rows
+
+
+def limited(batches: int, limit: int | float | None) -> int:
+    """Return the number of batches of an epoch under ``limit_train_batches``."""
+    if isinstance(limit, float):
+        return int(limit * batches)
+
+    return batches if limit is None else min(limit, batches)
 
 
 def _digest(order: Tensor) -> str:

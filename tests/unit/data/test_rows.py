@@ -98,9 +98,8 @@ def test_files_of_several_parts_are_listed_once_each():
 
 
 @pytest.mark.parametrize("value", ["en", 3, None])
-def test_constant_columns(chosen, value, monkeypatch):
+def test_constant_columns(chosen, value):
     rows, numbers = chosen
-    monkeypatch.setattr("lightning_cse.data.rows.BATCH", 4)
 
     for name in ("language", "anchor"):
         constant = with_constant(rows, name, value)
