@@ -270,9 +270,9 @@ def by_role(rows: Iterable[Row], report: RowReport) -> Iterator[Row]:
     roles = {len(pattern) - 1: pattern[1:] for pattern in LLM_PATTERNS.values()}
 
     for line, row in rows:
-        if not has_authors_layout(row):
+        if "anchor" in row or "sentence" not in row:
             yield line, row
-        elif row["split"] != "aigen":
+        elif row.get("split") != "aigen":
             report.leave_out("plain sentence")
         else:
             keys = sorted((key for key in row if key.isdecimal() and row[key]), key=int)

@@ -1,9 +1,9 @@
 """The user's own files: the rows of every form and layout, and the message of each mistake."""
 
+import functools
 import gzip
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -286,26 +286,49 @@ def test_unused_columns_may_have_any_type(put, tmp_path):
     assert rows_of("x.json")["line"][:] == [1, 4]
 
 
+def test_rows_of_ngcses_authors(put):
+    plain = {"split": "wiki", "sentence": "Plain.", "5": "", "4": ""}
+    written = {"split": "aigen", "sentence": "A.", "5": "P.", "4": "N."}
+    put("x.jsonl", lines(plain, written))
+    counts = Counter()
+
+    assert cells(rows_of("x.jsonl", counts=counts)) == {
+        "anchor": ["A."],
+        "positive": ["P."],
+        "negative": ["N."],
+    }
+    assert counts == {"read": 2, "dropped: plain sentence": 1}
+
+    put("x.jsonl", lines({"split": "train", "sentence": "A."}))
+    assert cells(rows_of("x.jsonl")) == {"anchor": ["A."]}
+
+
 # Large files
 
 
+@pytest.fixture
+def read_cached(tmp_path, monkeypatch):
+    """Return a function that reads files of any size by the cache."""
+    monkeypatch.setattr(read, "LARGE", 1)
+    return functools.partial(read_files, key="data.train", cache_dir=tmp_path / "cache")
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.txt", "t.csv.gz", "saved"])
-def test_rows_of_large_files_are_mapped_from_the_cache(put, name, tmp_path, monkeypatch):
+def test_rows_of_large_files_are_mapped_from_the_cache(
+    put, name, tmp_path, monkeypatch, read_cached
+):
     if name == "saved":
         Dataset.from_list(TRIPLETS).save_to_disk(tmp_path / name)
     else:
         put(name, (FILES | {"t.txt": b"A.\n\nB.\n"})[name])
-        os.utime(tmp_path / name, (1e9, 1e9))
 
-    cache = tmp_path / "cache"
-    monkeypatch.setattr(read, "LARGE", 1)
     monkeypatch.setattr(read, "BATCH", 1)
     expected = Counter()
     want = rows_of(name, counts=expected)
 
     for attempt in range(3):
         counts = Counter()
-        rows = read_files(name, key="data.train", cache_dir=cache, account=counts)
+        rows = read_cached(name, account=counts)
 
         assert rows.to_list() == want.to_list()
         assert rows.features == want.features
@@ -317,47 +340,39 @@ def test_rows_of_large_files_are_mapped_from_the_cache(put, name, tmp_path, monk
             monkeypatch.setattr(read, "lines_of", None)
             monkeypatch.setattr(read, "pq", None)
 
-    assert len(list((cache / "rows").glob("*.arrow"))) == 1
-    assert not list(cache.rglob("*.tmp"))
+    assert len(list(tmp_path.glob("cache/rows/*.arrow"))) == 1
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_changed_file_is_read_again(put, tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
-    monkeypatch.setattr(read, "LARGE", 1)
-    put("t.txt", "A.\n")
-    assert read_files("t.txt", key="data.train", cache_dir=cache)["anchor"][:] == ["A."]
-    put("t.txt", "B.\n")
-    assert read_files("t.txt", key="data.train", cache_dir=cache)["anchor"][:] == ["B."]
+@pytest.mark.parametrize("name", ["a.txt", "b.txt"])
+def test_a_changed_file_and_a_copy_are_read_again(put, read_cached, name):
+    put("a.txt", "A.\n")
+    assert read_cached("a.txt")["anchor"][:] == ["A."]
+
+    path = put(name, "B.\n")
+    rows = read_cached(name)
+
+    assert rows["anchor"][:] == ["B."]
+    assert where(rows, 0) == f"{path}:1"
 
 
-def test_a_copy_of_a_file_has_its_own_places(put, tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "LARGE", 1)
-
-    for name in ("a.txt", "b.txt"):
-        path = put(name, "A.\n")
-        rows = read_files(name, key="data.train", cache_dir=tmp_path / "cache")
-        assert where(rows, 0) == f"{path}:1"
-
-
-def test_faults_of_large_files_name_the_line_and_leave_nothing(put, tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "LARGE", 1)
+def test_faults_of_large_files_name_the_line_and_leave_nothing(put, read_cached, tmp_path):
     put("t.csv", "anchor,positive\nA,P\nB,\n")
 
     with pytest.raises(LightningCSEError, match=r"t\.csv:3: positive is empty"):
-        read_files("t.csv", key="data.train", cache_dir=tmp_path / "cache")
+        read_cached("t.csv")
 
     assert list((tmp_path / "cache" / "rows").iterdir()) == []
 
 
-def test_a_damaged_cache_is_named(put, tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "LARGE", 1)
+def test_a_damaged_cache_is_named(put, read_cached, tmp_path):
     put("t.txt", "A.\n")
-    read_files("t.txt", key="data.train", cache_dir=tmp_path / "cache")
+    read_cached("t.txt")
     (stored,) = (tmp_path / "cache" / "rows").glob("*.arrow")
     stored.write_bytes(b"damaged")
 
     with pytest.raises(LightningCSEError, match=r"the cache .*\.arrow cannot be used .*remove"):
-        read_files("t.txt", key="data.train", cache_dir=tmp_path / "cache")
+        read_cached("t.txt")
 
 
 # How files are read
@@ -414,8 +429,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_rows_are_left_out_if_asked(put, name, tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "LARGE", 1)
+def test_bad_rows_are_left_out_if_asked(put, name, read_cached):
     put(name, BAD[name])
     at = 1 if name == "t.jsonl" else 2
     assert fault(name).endswith("; data.bad_rows=skip leaves such rows out")
@@ -423,8 +437,7 @@ def test_bad_rows_are_left_out_if_asked(put, name, tmp_path, monkeypatch):
     for _ in range(2):  # the second time from the cache
         counts = Counter()
         form = FileFormat(skips_bad_rows=True)
-        cache = tmp_path / "cache"
-        rows = read_files(name, form=form, key="data.train", cache_dir=cache, account=counts)
+        rows = read_cached(name, form=form, account=counts)
         (reason,) = counts.keys() - {"read"}
 
         assert cells(rows) == {"anchor": ["A", "D"], "positive": ["P", "Q"]}
