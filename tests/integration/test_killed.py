@@ -69,13 +69,14 @@ def saved_step(checkpoint):
     return torch.load(checkpoint, weights_only=True)["global_step"]
 
 
-def test_killed_while_a_checkpoint_is_written(command, run_tiny, tmp_path):
+def test_killed_while_a_checkpoint_is_written(command, run_tiny, tmp_path, caplog):
     killed = command("dies.py", "write")
     (last,) = tmp_path.rglob("last.ckpt")
     assert (killed.returncode, saved_step(last)) == (-signal.SIGKILL, 2), killed.stderr
     (part,) = last.parent.glob(".last.ckpt.*.tmp")
     assert 0 < part.stat().st_size < last.stat().st_size
 
+    caplog.set_level("INFO")
     run = run_tiny(tmp_path, *SMALL)
     assert "resuming from step 2" in run.log_path.read_text()
     assert_same(run, run_tiny(tmp_path / "whole", *SMALL))
