@@ -122,8 +122,18 @@ def test_the_table_of_own_data_has_a_row_for_each_kind(run):
     assert docs.read_bytes() == written
 
 
+def answer(body):
+    """Return the words of a sentence in another order, or its first half for less detail."""
+    first, *others = prompt(body).rstrip(".").split()
+    words = [*others[::-1], first.lower(), "indeed" if len(others) % 2 else "then"]
+    if "fewer details" in body["messages"][0]["content"]:
+        words = [first, *others[: len(others) // 2]]
+
+    return f"{' '.join(words).capitalize()}."
+
+
 def test_generate_is_compared_with_a_bare_loop(run):
-    with ChatServer(lambda body: f"Often, {prompt(body)}") as server:
+    with ChatServer(answer) as server:
         _, results = run("throughput", f"llm.base_url={server.url}")
 
     assert results["per hour"]["bare loop"]["replies"] > 0
