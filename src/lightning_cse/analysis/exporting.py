@@ -32,7 +32,7 @@ from transformers.utils import logging
 
 from lightning_cse.analysis.card import exported_card
 from lightning_cse.data import read_corpus, sample_dir
-from lightning_cse.encoders import Template
+from lightning_cse.encoders import SentenceEncoder, Template
 from lightning_cse.encoders.find import find_encoder
 from lightning_cse.encoders.instructions import as_prompts
 from lightning_cse.encoders.recurrent import Recurrent
@@ -277,16 +277,9 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     adapter = encoder.adapter
     backbone = adapter.merged() if adapter and base is None else encoder.backbone
 
-    is_plain = encoder.pooling in ("cls", "last_token", "mean", "prompt")
-    unknown = {
-        "encoder.lstm, encoder.vectors": isinstance(encoder.backbone, Recurrent),
-        "encoder.denoise": encoder.denoise,
-        "encoder.bidirectional": encoder.bidirectional,  # transformers loads a causal mask
-        f"pooling {encoder.pooling}": not is_plain,
-    }
-    for option, is_used in unknown.items():
-        if is_used:
-            raise EncoderError(f"{option} cannot be exported. {INSTEAD}")
+    unsupported = _unsupported_option(encoder)
+    if unsupported is not None:
+        raise EncoderError(f"{unsupported} cannot be exported. {INSTEAD}")
 
     by_last = template.pooled == 1  # also that of a causal model's prompt
     mode = "lasttoken" if by_last else "cls" if encoder.pooling == "cls" else "mean"
@@ -310,6 +303,20 @@ def _modules(view: View, folder: Path, base: Path | None = None) -> list[nn.Modu
     )
 
     return [transformer, *pooling, *_converted(view.layers)]
+
+
+def _unsupported_option(encoder: SentenceEncoder) -> str | None:
+    """Return what sentence-transformers has no module for."""
+    if isinstance(encoder.backbone, Recurrent):
+        return "encoder.lstm, encoder.vectors"
+    if encoder.denoise:
+        return "encoder.denoise"
+    if encoder.bidirectional:  # transformers loads a causal mask
+        return "encoder.bidirectional"
+    if encoder.pooling not in ("cls", "last_token", "mean", "prompt"):
+        return f"pooling {encoder.pooling}"
+
+    return None
 
 
 def _converted(layers: Iterable[nn.Module]) -> list[nn.Module]:
