@@ -102,7 +102,7 @@ def test_a_dev_score_that_is_never_a_number_is_named(run_tiny, tmp_path, monkeyp
 def test_training_imports_few_modules(repository):
     line = [sys.executable, str(repository / "scripts" / "training_imports.py")]
     process = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert int(process.stdout.split()[-2]) <= 78
+    assert int(process.stdout.split()[-2]) <= 80
 
 
 def write_csv(path, columns, rows):
