@@ -231,7 +231,7 @@ class NLITriplets:
         """
         rows = pairs.groupby(["premise", "label"])["row"]
         labels = list(TRIPLET[1:])
-        counts = pd.crosstab(pairs["premise"], pairs["label"]).reindex(columns=labels, fill_value=0)
+        counts = rows.size().unstack(fill_value=0).reindex(columns=labels, fill_value=0)
         is_complete = counts.all(axis=1)
         entailed, contradicted = counts[~is_complete].sum()
         dropped = {

@@ -137,6 +137,16 @@ def test_nothing_of_a_memory_mapped_table_is_copied(stored):
     assert first.buffers()[2].address == repeated.buffers()[2].address
 
 
+def test_flattened_rows_of_a_file_are_in_a_file(tmp_path):
+    stored = in_file(dataset_of({"anchor": WORDS}), tmp_path / "rows.arrow")
+    rows = flattened(stored.select([9, 0]))
+
+    assert rows["anchor"][:] == words([9, 0])
+    assert rows.data.num_rows == 2
+    assert all(file["filename"].startswith(str(tmp_path)) for file in rows.cache_files)
+    assert flattened(stored) is stored
+
+
 def test_concatenated_rows(stored):
     odd = stored.select([9, 1])
     second = dataset_of({"positive": ["p"], "anchor": ["q"]}, files=[OTHER])
@@ -177,6 +187,15 @@ def test_arrays_are_those_of_the_chosen_rows(chosen):
     for array in (values, has, hashes, distinct):
         with pytest.raises(DataError, match="no column 'x'; found: anchor, number"):
             array(rows, "x")
+
+
+def test_hashes_differ_for_different_texts():
+    texts = [*{*WORDS} - {None}, *map(str, range(25_000))]  # of several batches
+    actual = hashes(dataset_of({"text": texts}), "text")
+
+    assert len(set(actual.tolist())) == len(texts)
+    assert actual.all()
+    assert actual[-1] == hash_of("24999")
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])
