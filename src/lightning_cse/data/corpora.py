@@ -41,6 +41,7 @@ from lightning_cse.data.rows import (
     count_dropped,
     files_of,
     names_of,
+    origin_of,
     values,
     with_columns,
     with_constant,
@@ -242,7 +243,7 @@ def with_anchors(rows: Dataset, corpora: Sequence[Dataset], account: Account) ->
     matched = np.flatnonzero([sentence is not None for sentence in sentences])
     missing = len(rows) - len(matched)
     if missing:
-        log.warning("%d of %d anchors are missing", missing, len(rows))
+        log.warning("%s: %d of %d anchors are missing", origin_of(rows), missing, len(rows))
         count_dropped(account, {"anchor not in the corpora": missing})
 
     complete = with_columns(rows, anchor=sentences).select(matched)

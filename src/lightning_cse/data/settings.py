@@ -1,6 +1,6 @@
 """The settings of a data set, one field per key of ``conf/data``."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -88,22 +88,21 @@ class ContrastiveData:
     num_proc: Annotated[int, Field(ge=1)] | None = None
 
     def __post_init__(self) -> None:
-        if faults := list(self._faults()):
-            raise ConfigError(faults)
-
-    def _faults(self) -> Iterator[str]:
-        """Yield a fault for each value that is invalid or that another one excludes."""
+        faults = []
         if self.held_out is not None and self.held_out_share is not None:
-            yield (
+            faults.append(
                 "data.held_out: cannot be combined with data.held_out_share; "
                 "set one of them to null"
             )
 
         if self.is_weighted and self.llm_rows_together is not None:
-            yield "data.weights: cannot be combined with data.llm_rows_together"
+            faults.append("data.weights: cannot be combined with data.llm_rows_together")
 
         if self.weights is not None and len(self.weights) != len(self.sources):
-            yield "data.weights: must have a number for each source of data.train"
+            faults.append("data.weights: must have a number for each source of data.train")
+
+        if faults:
+            raise ConfigError(faults)
 
     @property
     def sources(self) -> list[str]:
