@@ -19,13 +19,11 @@ def tiny(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (("modl=tiny", "+suite=stsb"), "did you mean 'model'?"),
         (("model=tiny", "+suite=nly"), "did you mean 'nli'?"),
         (
             ("model=tiny", "+suite=nli", "+debug=tiny"),
             "In 'debug/tiny': Could not override 'encoder'",
         ),
-        (("model=tiny",), "+suite=<one of these>"),
         (("+suite=stsb",), "model: "),
         (("model=org/nothing like it", "+suite=stsb", *SAMPLE), "no model 'org/nothing like it'"),
         (("model=tiny", "+suite=stsb", *SAMPLE, "pooling=men"), "did you mean 'mean'?"),
