@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -13,15 +13,15 @@ from lightning_cse.tables.nested import value_at
 from lightning_cse.tables.spec import COMPUTED, Column, Spec
 
 if TYPE_CHECKING:
-    from lightning_cse.tables.records import FinishedRun
+    from lightning_cse.tables.records import FinishedRun, RunsTable
     from lightning_cse.tables.table import Table
 
 STALE = "measured with another version of its method"
 """The remark on values whose records have another ``Method.version`` than today's."""
-VALUES = (
+VALUES = [
     *("line", "row", "encoder", "column", "seed", "value"),
     *("error", "metric", "remark", "run", "baseline", "is_untrained"),
-)
+]
 """The columns of the long frame, one row for each seed of a cell.
 
 ``line`` is the number of the row with its encoder, ``value`` is in the unit of the column,
@@ -42,77 +42,62 @@ def read_values(table: Table) -> pd.DataFrame:
     """Return the values of all finished runs of a table: `VALUES`, in the order of lines, columns
     and seeds.
     """
-    filling = table.filling[table.filling["run"].notna()]
-    runs = filling.groupby(["line", "column"])["run"].agg(list)
-    rows = [
-        row
-        for line in table.lines.itertuples()
+    lines = table.lines.rename(columns={"label": "row"})
+    lines["is_untrained"] = lines["baseline"].notna() | lines["evaluate"].notna()
+    lines = lines[["row", "encoder", "baseline", "is_untrained"]].fillna({"baseline": ""})
+    filled = table.filling.dropna(subset=["run"])[["line", "column", "seed", "run"]]
+    cells = dict(iter(filled.join(lines, on="line").groupby(["line", "column"], sort=False)))
+    columns = [column for column in table.spec.columns if column.source not in COMPUTED]
+    values = _frame(
+        _measured(cells[number, column.title], column, table.runs)
+        for number in table.lines.index
+        for column in columns
+        if (number, column.title) in cells
+    )
+    computed = (
+        _computed(of_line, column)
+        for _, of_line in values.groupby("line")
         for column in table.spec.columns
-        if (line.Index, column.title) in runs
-        for row in _values_of(table, line, column, runs[line.Index, column.title])
-    ]
-    values = _frame(rows)
-    for _, of_line in values.groupby("line"):
-        for column in table.spec.columns:
-            if column.source in COMPUTED:
-                rows += _computed(of_line, column)
+        if column.source in COMPUTED
+    )
 
-    return _frame(rows)
+    return _frame([values, *computed])
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    values = pd.DataFrame(rows, columns=VALUES)
+def _frame(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    values = pd.concat([pd.DataFrame(columns=VALUES), *parts], ignore_index=True)
     return values.astype({"line": int, "seed": int, "value": float, "error": float})
 
 
-def _values_of(
-    table: Table, line: Any, column: Column, runs: Sequence[FinishedRun]
-) -> list[dict[str, Any]]:
+def _measured(cell: pd.DataFrame, column: Column, runs: RunsTable) -> pd.DataFrame:
     """Return the values of a cell that is read from the records, without missing ones."""
     for key in (*column.keys, *column.instead):
-        numbers = [_number(run, column, key, line.baseline) for run in runs]
-        if not all(map(math.isnan, numbers)):
+        numbers = _numbers(cell, column, key)
+        if numbers.notna().any():
             break
 
-    rows: list[dict[str, Any]] = []
-    for run, number in zip(runs, numbers, strict=True):
-        value = number
-        if math.isnan(value) and column.absent is not None and _has_task(run, key):
-            value = column.absent
-        if not math.isnan(value):
-            rows.append(
-                {
-                    "seed": run.record["seed"],
-                    "value": column.scale * value,
-                    "error": column.scale * _number(run, column, f"{key}_se", line.baseline),
-                    "run": run,
-                }
-            )
+    if column.absent is not None:
+        has_task = cell["run"].map(lambda run: _has_task(run, key)).astype(bool)
+        numbers = numbers.mask(numbers.isna() & has_task, column.absent)
 
+    values = cell.assign(
+        value=column.scale * numbers,
+        error=column.scale * _numbers(cell, column, f"{key}_se"),
+        metric=key if column.source == "metric" else "",
+    ).dropna(subset=["value"])
     remarks = [column.instead[key].rstrip(".")] if key in column.instead else []
-    if any(table.runs.is_stale(row["run"]) for row in rows):
+    if any(map(runs.is_stale, values["run"])):
         remarks.append(STALE)
 
-    shared = {
-        "line": line.Index,
-        "row": line.label,
-        "encoder": line.encoder,
-        "column": column.title,
-        "metric": key if column.source == "metric" else "",
-        "remark": tuple(remarks),
-        "baseline": line.baseline or "",
-        "is_untrained": bool(line.baseline or line.evaluate),
-    }
-
-    return [{**shared, **row} for row in rows]
+    return values.assign(remark=[tuple(remarks)] * len(values))
 
 
-def _number(run: FinishedRun, column: Column, key: str, baseline: str | None) -> float:
-    """Return a number in a record; NaN without one."""
-    prefix = f"baselines.{baseline}." if baseline else _PATHS[column.source]
-    value = value_at(run.record, prefix + key)
+def _numbers(cell: pd.DataFrame, column: Column, key: str) -> pd.Series:
+    """Return a number of each record; NaN without one."""
+    baseline = cell["baseline"].iloc[0]
+    path = f"baselines.{baseline}.{key}" if baseline else _PATHS[column.source] + key
 
-    return math.nan if value is None else float(value)
+    return pd.Series([value_at(run.record, path) for run in cell["run"]], cell.index, dtype=float)
 
 
 def _has_task(run: FinishedRun, key: str) -> bool:
@@ -121,7 +106,7 @@ def _has_task(run: FinishedRun, key: str) -> bool:
     return any(name.startswith(f"{task}/") for name in run.record["metrics"])
 
 
-def _computed(values: pd.DataFrame, column: Column) -> list[dict[Any, Any]]:
+def _computed(values: pd.DataFrame, column: Column) -> pd.DataFrame:
     """Return a mean or a difference of columns of a line, for each seed that all of them have."""
     parts = values[values["column"].isin(column.keys)]
     by_seed = parts.pivot(index="seed", columns="column", values="value")
@@ -131,41 +116,44 @@ def _computed(values: pd.DataFrame, column: Column) -> list[dict[Any, Any]]:
     else:
         numbers = by_seed[column.keys[0]] - by_seed[column.keys[1]]
 
+    remarks = tuple(dict.fromkeys(itertools.chain.from_iterable(parts["remark"])))
     first = parts[parts["column"] == column.keys[0]].set_index("seed", drop=False)
-    remarks = dict.fromkeys(itertools.chain.from_iterable(parts["remark"]))
-    rows = first.loc[numbers.index].assign(
-        column=column.title, value=column.scale * numbers, error=math.nan, metric=""
-    )
 
-    return [{**row, "remark": tuple(remarks)} for row in rows.to_dict("records")]
+    return first.loc[numbers.index].assign(
+        column=column.title,
+        value=column.scale * numbers,
+        error=math.nan,
+        metric="",
+        remark=[remarks] * len(numbers),
+    )
 
 
 def values_of_runs(groups: Mapping[str, Sequence[FinishedRun]]) -> pd.DataFrame:
     """Return the test metrics of runs by setting, times 100, as `VALUES`: a line for each setting,
     a column for each metric.
     """
-    return _frame(
-        [
-            {
-                "line": number,
-                "row": label,
-                "encoder": "",
-                "column": metric,
-                "seed": run.record["seed"],
-                "value": 100 * value,
-                "error": math.nan,
-                "metric": metric,
-                "remark": (),
-                "run": run,
-                "baseline": "",
-                "is_untrained": run.is_untrained,
-            }
-            for number, (label, runs) in enumerate(groups.items())
-            for run in runs
-            for metric, value in run.record["metrics"].items()
-            if metric.startswith("test/") and isinstance(value, int | float)
-        ]
-    )
+    rows = [
+        {
+            "line": number,
+            "row": label,
+            "encoder": "",
+            "column": metric,
+            "seed": run.record["seed"],
+            "value": 100 * value,
+            "error": math.nan,
+            "metric": metric,
+            "remark": (),
+            "run": run,
+            "baseline": "",
+            "is_untrained": run.is_untrained,
+        }
+        for number, (label, runs) in enumerate(groups.items())
+        for run in runs
+        for metric, value in run.record["metrics"].items()
+        if metric.startswith("test/") and isinstance(value, int | float)
+    ]
+
+    return _frame([pd.DataFrame(rows)])
 
 
 def weights_of(spec: Spec) -> dict[str, dict[str, float]]:

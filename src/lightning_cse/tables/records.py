@@ -236,10 +236,6 @@ class RunsTable:
 
         return run.is_of(training)
 
-    def finished(self, point: Point, seeds: Iterable[int]) -> list[FinishedRun]:
-        """Return the runs that `find` finds, in the order of the seeds."""
-        return [run for seed in sorted(seeds) if (run := self.find(point, seed)) is not None]
-
     def training(self, run: FinishedRun) -> FinishedRun | None:
         """Return the run whose model an evaluation uses, None if it is missing; for any other run,
         the run itself.

@@ -108,10 +108,7 @@ class Table:
         first = line.seeds[0]
         if line.grid:
             yield from ((point, first, False) for point in points)
-            trials = [self.runs.find(point, first) for point in points]
-            scores = [value_at(run.record, "best.score") for run in trials if run]
-            points = points[:0] if len(scores) < len(points) else points
-            points = tuple(points[scores.index(max(scores))] for _ in points[:1])
+            points = self._winner(points, first)
 
         for point in points:
             if line.baseline:  # any run of its row has it, with the same value
@@ -124,6 +121,16 @@ class Table:
                     yield point.of, seed, False
 
                 yield point, seed, True
+
+    def _winner(self, points: Sequence[Point], seed: int) -> tuple[Point, ...]:
+        """Return the point of a grid with the best dev score; none while a run is missing."""
+        runs = [run for point in points if (run := self.runs.find(point, seed))]
+        if not runs or len(runs) < len(points):
+            return ()
+
+        scores = [value_at(run.record, "best.score") for run in runs]
+
+        return (points[scores.index(max(scores))],)
 
     def _has_baseline(self, line: Any, point: Point, seed: int) -> bool:
         run = self.runs.find(point, seed)

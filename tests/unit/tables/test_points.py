@@ -68,16 +68,6 @@ ON_SMALL = "corpora=partial limits.dev_rows=200 limits.dev_pairs=1000 limits.dev
 LIKE = "+suite=transfer max_length=64"
 
 
-def test_a_profile_that_keeps_encoders_is_followed_by_them(tmp_path):
-    path = tmp_path / "table1.yaml"
-    path.write_text(TABLE.replace("small: {", "small: {keep_encoders: true, "))
-    spec = read_spec(path)
-    keeps_encoders = SMALL.replace("minilm_l4", "roberta_base")
-    assert points(spec, "Cross", profile="small") == (train(keeps_encoders),)
-    arguments = keeps_encoders.replace("roberta_base", "tiny")
-    assert points(spec, "Cross", profile="small", encoder="tiny") == (train(arguments),)
-
-
 @pytest.mark.parametrize(
     ("label", "column", "profile", "settings", "expected"),
     [
@@ -230,9 +220,6 @@ def test_a_precision_may_have_been_chosen_automatically(runs, run_overrides, poi
     assert [run_or_none and run_or_none.folder for run_or_none in run_found] == (
         [run.path, folder] if same else [None, None]
     )
-    assert [run.record["key"] for run in index.finished(point_overrides, [0, 1])] == [
-        key_of(run_overrides)
-    ] * same
 
 
 def test_the_precision_of_a_point_comes_before_one_chosen_automatically(runs):

@@ -50,9 +50,7 @@ def test_every_number_is_there_once_beside_its_cell(specs, paper):
 
 
 def test_what_makes_a_figure_or_a_text_exists(specs):
-    assert len(specs) == 38
-    makers = {maker(spec).__qualname__ for spec in specs.values() if spec.make}
-    assert len(makers) == 11
+    assert all(callable(maker(spec)) for spec in specs.values() if spec.make)
 
 
 SMALL = ("Qwen2.5-Coder-1.5B-Instruct, 4-bit", "Qwen2.5-Coder-0.5B-Instruct, 4-bit")
