@@ -43,7 +43,7 @@ ELSEWHERE := kept or docs or llm or slurm
 test: lint type imports ## Check style, types and imports, then run the quick tests (seven minutes of CPU time)
 	$(PYTEST) -m "not (slow or $(ELSEWHERE))"
 
-test-slow: $(READY_DEV) ## Run what `make test` leaves out: trainings, several processes, kept tables, benchmarks, scripts (half an hour of CPU time)
+test-slow: $(READY_DEV) ## Run what `make test` leaves out: trainings, several processes, kept tables, benchmarks, scripts
 	$(PYTEST) -m "slow and not ($(ELSEWHERE))"
 
 test-kept: $(READY_DEV) ## Train the models that come with the package again (needs the official corpora; 20 minutes; not in CI)
