@@ -167,7 +167,7 @@ ALIASES = {
 
 MOST_NEGATIVES = 999  # of a row
 LABELS = (*NLI_LABELS, "not_entailment", 1, "1", 0, "0")
-_NUMBERED = re.compile(r"(neg|negative|hard_neg|hard_negative)_?([0-9]{1,9})")
+_NUMBERED = re.compile(r"(neg|negative|hard_neg|hard_negative)_?([0-9]+)")
 
 
 def canonical(column: str) -> str | None:
@@ -213,7 +213,8 @@ def recognise(
 
     Raises:
         ConfigError: for a mapping of a name that is not ours.
-        DataError: if no layout fits, or two columns have one role.
+        DataError: if no layout fits, two columns have one role, or the number of a hard negative is
+            too high.
     """
     for name, column in mapped.items():
         if canonical(name) != name:
@@ -223,6 +224,12 @@ def recognise(
         if column not in columns:
             near = f"{did_you_mean(column, columns)}; found: {listed(columns)}"
             raise DataError(f"{key}.{name}: no column {column!r}{near} ({path})")
+
+    for column, place in columns.items():
+        numbered = _NUMBERED.fullmatch(column.strip().casefold())
+        if numbered and len(numbered[2]) > len(str(MOST_NEGATIVES)):
+            most = f"hard negatives are numbered up to {MOST_NEGATIVES}"
+            raise DataError(f"{place}: the column {column[:100]!r}: {most}")
 
     by_role = _columns_by_role(columns, mapped)
     layout = layout_of(by_role)

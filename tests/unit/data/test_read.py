@@ -162,7 +162,7 @@ def test_lists_and_globs_are_one_table(put):
         ("premise,implied_entailment,neutral", "premise,implied_entailment,neutral"),
         ("anchor,positive,intermediate,negative", "anchor,positive,intermediate,negative"),
         ("id,anchor,positive,negative,hard_neg2", "anchor,positive,negative,negative_2"),
-        ("anchor,positive,negative_99999,neg_9", "anchor,positive,negative,negative_2"),
+        ("anchor,positive,negative_999,neg_9", "anchor,positive,negative,negative_2"),
     ],
 )
 def test_recognised_columns(put, header, names):
@@ -529,6 +529,8 @@ DEEP = '{"anchor": "A", "positive": ' + "[" * 9999
         ("x.json", '[{"anchor": "A"},\n{"anchor": "A", "anchor": "B"}]', "x.json:2: .*the key 'anchor' occurs twice"),
         ("x.parquet", parquet(anchor=["A"], positive=["P"], positive_=["Q"]), "x.parquet: the column 'positive' occurs twice"),
         ("x.csv", "anchor,positive,negative,hard_neg\nA,P,N,M\n", 'x.csv:1: the columns .negative. and .hard_neg. are both read as negative; choose one: "data.columns={negative: negative}"'),
+        ("x.csv", "anchor,positive,negative_99999\nA,P,N\n", "x.csv:1: the column 'negative_99999': hard negatives are numbered up to 999"),
+        ("x.csv", f"anchor,positive,neg_{'9' * 5000}\nA,P,N\n", "hard negatives are numbered up to 999"),
         ("x.csv", "text,anchor\nA,B\n", "x.csv:1: the columns 'anchor' and 'text' are both read as anchor"),
         ("x.csv", "Anchor,positive,anchor \nA,P,B\n", "x.csv:1: the columns 'Anchor' and 'anchor ' are both"),
         ("x.jsonl", lines(PAIR, {"query": "A", "positive": "P"}), "x.jsonl:2: the columns 'anchor' and 'query' are both"),
