@@ -3,10 +3,9 @@
 import os
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 from lightning_cse.errors import DataError
-from lightning_cse.runs import Busy, FailedBefore
+from lightning_cse.runs import Busy, FailedBefore, Outcome
 
 
 def run(cfg):
@@ -35,7 +34,7 @@ def run(cfg):
     with (runs / "done.txt").open("a") as file:
         file.write(f"{fate} {cfg.get('seed')}\n")
 
-    return SimpleNamespace(
+    return Outcome(
         status="skipped" if fate == "skipped" else "finished",
         folder=str(runs / f"{fate}-{cfg.get('seed')}-{cfg.get('data', {}).get('batch_size')}"),
         score=0.5 + cfg.get("seed", 0),
