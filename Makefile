@@ -120,7 +120,7 @@ docs-serve: $(READY_DOCS) ## Serve the site at http://127.0.0.1:8000, with live 
 	$(MKDOCS) serve --livereload $(ARGS)
 
 docs-check: $(READY_DEV) $(READY_DOCS) ## Build the site, run the code blocks of README and docs, compare their output
-	$(PYTEST) -m "docs or not docs" --timeout=1800 tests/test_docs.py
+	$(PYTEST) --dist loadgroup -m "docs or not docs" --timeout=1800 tests/test_docs.py
 
 wheel-check: $(READY_DEV) ## Build the wheel and compose a config from it, outside the repository
 	@set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; \
