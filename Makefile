@@ -40,7 +40,7 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 # Tests that a target of their own runs. What each marker means is in pyproject.toml.
 ELSEWHERE := kept or docs or llm or slurm
 
-test: lint type imports ## Check style, types and imports, then run the quick tests (seven minutes of CPU time)
+test: lint type imports ## Check style, types and imports, then run the quick tests (six minutes of CPU time)
 	$(PYTEST) -m "not (slow or $(ELSEWHERE))"
 
 test-slow: $(READY_DEV) ## Run what `make test` leaves out: trainings, several processes, kept tables, benchmarks, scripts
