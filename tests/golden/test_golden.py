@@ -125,13 +125,10 @@ def test_batches_of_real_corpora(name, real_data):
     assert_golden("batches", expected, golden_batches.batches_of(name, str(real_data)), name)
 
 
-@pytest.mark.slow  # the kept tables are recomputed by tests/unit/tables/test_kept_results.py
-def test_tables():
-    assert_golden("tables", golden.read("tables"), golden.tables())
-
-
 def test_committed_tables():
-    """The files under ``experiments/`` were rendered by the same code from the same records."""
+    """The files under ``experiments/`` were rendered by the same code from the same records:
+    tests/unit/tables/test_kept_results.py renders them again.
+    """
     expected, committed = golden.read("tables"), golden.committed_tables()
     assert len(committed) > 10
     # Made of corpora and LLM rows alone, which are not there.
