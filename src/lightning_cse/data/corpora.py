@@ -25,14 +25,8 @@ from lightning_cse.data.declarations import (
 )
 from lightning_cse.data.files import lines_of, state_of
 from lightning_cse.data.formats import RowReport, rows_of
-from lightning_cse.data.read import (
-    FORMS,
-    FileFormat,
-    fingerprint_sha256,
-    is_file,
-    read_files,
-    read_rows,
-)
+from lightning_cse.data.read import FORMS, FileFormat, is_file, read_files
+from lightning_cse.data.row_table import fingerprint_sha256, read_rows
 from lightning_cse.data.rows import (
     LINE,
     Account,

@@ -8,7 +8,7 @@ import pytest
 
 from lightning_cse.data.declarations import CORPORA
 from lightning_cse.data.formats import RowReport, drawn_splits, rows_of, split_sentences
-from lightning_cse.data.read import read_rows
+from lightning_cse.data.row_table import read_rows
 from lightning_cse.data.rows import names_of
 from lightning_cse.errors import DataError
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
-from lightning_cse.data import read
+from lightning_cse.data import read, row_table
 from lightning_cse.data.read import FileFormat, is_file, read_files
 from lightning_cse.data.rows import SourceFile, files_of, names_of, where
 from lightning_cse.errors import LightningCSEError
@@ -309,7 +309,7 @@ def test_rows_of_ngcses_authors(put):
 @pytest.fixture
 def read_cached(tmp_path, monkeypatch):
     """Return a function that reads files of any size by the cache."""
-    monkeypatch.setattr(read, "LARGE", 1)
+    monkeypatch.setattr(row_table, "LARGE", 1)
     return functools.partial(read_files, key="data.train", cache_dir=tmp_path / "cache")
 
 
@@ -323,6 +323,7 @@ def test_rows_of_large_files_are_mapped_from_the_cache(
         put(name, (FILES | {"t.txt": b"A.\n\nB.\n"})[name])
 
     monkeypatch.setattr(read, "BATCH", 1)
+    monkeypatch.setattr(row_table, "BATCH", 1)
     expected = Counter()
     want = rows_of(name, counts=expected)
 
@@ -336,7 +337,7 @@ def test_rows_of_large_files_are_mapped_from_the_cache(
         assert (files_of(rows), counts) == (files_of(want), expected)
 
         if attempt == 1:  # only the table in the cache is read from now on
-            monkeypatch.setattr(read, "sha256_of", None)
+            monkeypatch.setattr(row_table, "sha256_of", None)
             monkeypatch.setattr(read, "lines_of", None)
             monkeypatch.setattr(read, "pq", None)
 
