@@ -153,7 +153,7 @@ def test_a_task_of_ones_own_asks_any_model(run, start):
             f"model={model}",
             *limits,
         )
-        assert "by_similarity/ordered" in process.stdout
+        assert "by_similarity: ordered, %" in process.stdout
 
     (evaluated,) = run.path.glob("evaluate/hierarchy/*/record.json")
     metrics = json.loads(evaluated.read_text())["metrics"]
