@@ -96,7 +96,8 @@ def describe(cfg: DictConfig, name: str, overrides: Sequence[str] = ()) -> Path:
         "measured": cfg.rows,
         "encoder": about_encoder | {"pooling": encoder.pooling, "max_length": encoder.max_length},
         "sets": [
-            about | {"pairs": [pair_summary(each) for each in pairs]} for about, pairs in sets
+            about | {"pairs": [pair_summary(measured) for measured in pairs]}
+            for about, pairs in sets
         ],
         "rfd": difficulty,
         "device": device_of().type,
@@ -132,14 +133,14 @@ def _measured(
 ) -> list[Described]:
     """Return, for each data set, its entry in ``summary.json`` and its measured pairs."""
     first = next(iter(configs.values()))
-    drawn = [
+    described = [
         _training_set(cfg, name, built(cfg.data), tables[name], encoder)
         for name, cfg in configs.items()
     ]
-    drawn.append(_stsb(first))
-    measured = measure(encoder, [pairs for _, pairs in drawn], first.seed)
+    described.append(_stsb(first))
+    measured = measure(encoder, [pairs for _, pairs in described], first.seed)
 
-    return [(about, pairs) for (about, _), pairs in zip(drawn, measured, strict=True)]
+    return [(about, pairs) for (about, _), pairs in zip(described, measured, strict=True)]
 
 
 def _training_set(
@@ -161,8 +162,8 @@ def _training_set(
         label = f"{anchor} - {role}" if role != anchor else f"{anchor}, two dropout passes"
         check_column(rows, role)
         second = list(rows[role]) if role != anchor else first
-        both = zip(first, second, strict=True)
-        pairs.append(drawn_pairs(kind, label, both, cfg.rows, dropout=role == anchor))
+        sentences = zip(first, second, strict=True)
+        pairs.append(drawn_pairs(kind, label, sentences, cfg.rows, dropout=role == anchor))
 
     if pairs[-1].kind == "positive":
         pairs.append(_random_negatives(anchor, first, cfg.rows))
@@ -181,21 +182,21 @@ def _training_set(
 def _random_negatives(anchor: str, texts: Sequence[str], most: int) -> Pairs:
     """Return the pairs of each anchor with the next distinct one."""
     distinct = list(dict.fromkeys(texts[:most]))
-    others = [*distinct[1:], *distinct[:1]]
+    shifted = [*distinct[1:], *distinct[:1]]
     label = f"{anchor} - random other {anchor}"
 
-    return Pairs("negative", label, distinct, others, len(texts))
+    return Pairs("negative", label, distinct, shifted, len(texts))
 
 
 def _kinds(cfg: DictConfig, roles: Sequence[str]) -> list[tuple[Kind, str]]:
     """Return the roles that are paired with the first one, as chosen or as methods know them."""
-    kinds: list[tuple[Kind, str]] = []
-    for kind, known in ROLES.items():
-        chosen = [role for role in roles if role in known] if cfg[kind] is None else [cfg[kind]]
-        kinds += [(kind, role) for role in chosen]
-        kinds = kinds or [("positive", roles[0])]
+    paired: list[tuple[Kind, str]] = []
+    for kind, names in ROLES.items():
+        chosen = [role for role in roles if role in names] if cfg[kind] is None else [cfg[kind]]
+        paired += [(kind, role) for role in chosen]
+        paired = paired or [("positive", roles[0])]
 
-    return kinds
+    return paired
 
 
 def _stsb(cfg: DictConfig) -> Described:
@@ -203,9 +204,9 @@ def _stsb(cfg: DictConfig) -> Described:
     high = cfg.beside.positive_score
     low = cfg.beside.negative_score
     rows, name = read_stsb(split, cfg.paths.data_dir)
-    drawn = list(rows.select(seeded_order(len(rows), cfg.seed)))
-    near = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] > high]
-    far = [(row["sentence1"], row["sentence2"]) for row in drawn if row["score"] < low]
+    scored = list(rows.select(seeded_order(len(rows), cfg.seed)))
+    near = [(row["sentence1"], row["sentence2"]) for row in scored if row["score"] > high]
+    far = [(row["sentence1"], row["sentence2"]) for row in scored if row["score"] < low]
     about = {"name": name, "rows": len(rows), "data": digests_of([rows])}
 
     return about, [
@@ -256,7 +257,7 @@ def measure(
 
         return replace(pairs, mer=rates, cosine=scores.tolist())
 
-    return [[measured(pairs) for pairs in drawn] for drawn in sets]
+    return [[measured(pairs) for pairs in of_set] for of_set in sets]
 
 
 def _two_passes(model: PointModel, sentences: Sequence[str], seed: int) -> tuple[Any, Any]:
@@ -307,12 +308,12 @@ summary: {folder / "summary.json"}
 def pairs_table(sets: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of the means of all pairs of the sets of a summary."""
     rows = []
-    for each in sets:
-        for pairs in each["pairs"]:
+    for described in sets:
+        for pairs in described["pairs"]:
             spreads = (pairs["mer"], pairs["cosine"])
             means = [f"{spread['mean']:.3f}" if spread else "-" for spread in spreads]
             number = f"{pairs['pairs']:,}"
-            rows.append((each["name"], pairs["kind"], pairs["label"], number, *means))
+            rows.append((described["name"], pairs["kind"], pairs["label"], number, *means))
 
     columns = ("data set", "pairs", "", "number", "MER", "cosine")
 

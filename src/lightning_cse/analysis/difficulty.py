@@ -116,7 +116,7 @@ def nearer_than_others(x: Tensor, y: Tensor) -> float:
     Of ``x`` and ``y``, both ``(n, d)``, row ``i`` of one belongs to row ``i`` of the other. The
     value is the mean over all ``i != j``; a tie counts one half. Wrong positives have 0.5.
     """
-    first, second = (nn.functional.normalize(each.cpu().double(), dim=1) for each in (x, y))
+    first, second = (nn.functional.normalize(side.cpu().double(), dim=1) for side in (x, y))
     similarity = first @ second.T
     of_pair = similarity.diagonal()[:, None]
     wins = (similarity < of_pair).double() + 0.5 * (similarity == of_pair).double()

@@ -42,11 +42,11 @@ def converters(columns: Columns) -> Iterator[tuple[str, str, Callable[[Any], Any
         if isinstance(declared, str):
             declared = {"sentence": declared}
 
-        (kind, cell), *options = declared.items()
-        if kind not in _KINDS:
-            raise ValueError(f"{name}: no kind {kind!r}; choose from: {', '.join(_KINDS)}")
+        (converter, cell), *options = declared.items()
+        if converter not in _KINDS:
+            raise ValueError(f"{name}: no kind {converter!r}; choose from: {', '.join(_KINDS)}")
 
-        yield name, cell, functools.partial(_KINDS[kind], **dict(options))
+        yield name, cell, functools.partial(_KINDS[converter], **dict(options))
 
 
 def is_number(convert: Callable[[Any], Any]) -> bool:
@@ -225,11 +225,11 @@ def recognise(
             near = f"{did_you_mean(column, columns)}; found: {listed(columns)}"
             raise DataError(f"{key}.{name}: no column {column!r}{near} ({path})")
 
-    for column, place in columns.items():
+    for column, origin in columns.items():
         numbered = _NUMBERED.fullmatch(column.strip().casefold())
         if numbered and len(numbered[2]) > len(str(MOST_NEGATIVES)):
             most = f"hard negatives are numbered up to {MOST_NEGATIVES}"
-            raise DataError(f"{place}: the column {column[:100]!r}: {most}")
+            raise DataError(f"{origin}: the column {column[:100]!r}: {most}")
 
     by_role = _columns_by_role(columns, mapped)
     layout = layout_of(by_role)
@@ -247,10 +247,10 @@ def recognise(
 
     names = {}
     for role in filter(used.__contains__, by_role):
-        names[role], *others = by_role[role]
-        if others:
+        names[role], *doubled = by_role[role]
+        if doubled:
             raise DataError(
-                f"{columns[others[-1]]}: the columns {names[role]!r} and {others[-1]!r} are both read "
+                f"{columns[doubled[-1]]}: the columns {names[role]!r} and {doubled[-1]!r} are both read "
                 f'as {role}; choose one: "{key}={{{role}: {names[role]}}}"'
             )
 
@@ -298,8 +298,8 @@ def declared_columns(
     hard_negatives: list[dict[str, Any]] = []
 
     for role, column in names.items():
-        kind = role if role in ("label", "score") else "sentence"
-        cells[role] = {"optional" if role in optional else kind: column}
+        converter = role if role in ("label", "score") else "sentence"
+        cells[role] = {"optional" if role in optional else converter: column}
         if role == "label":
             cells[role]["values"] = LABELS
 

@@ -214,11 +214,11 @@ def _read_part(
         raise DataError(f"files that belong together differ in length: {lengths}")
 
     common = functools.reduce(np.intersect1d, [values(table, LINE) for table in tables])
-    first, *others = (
+    first, *joined = (
         table.select(np.flatnonzero(np.isin(values(table, LINE), common))) for table in tables
     )
 
-    return beside(first, *(table.select_columns(names_of(table)) for table in others)), total
+    return beside(first, *(table.select_columns(names_of(table)) for table in joined)), total
 
 
 def with_anchors(rows: Dataset, corpora: Sequence[Dataset], account: Account) -> Dataset:
@@ -227,11 +227,13 @@ def with_anchors(rows: Dataset, corpora: Sequence[Dataset], account: Account) ->
 
     Rows whose anchor is in none of the corpora are dropped, and counted.
     """
+    requested = dict.fromkeys(rows["anchor"])
     anchors = {
-        hashlib.sha256(sentence.encode()).hexdigest()[:16]: sentence
+        digest: sentence
         for table in corpora
         for name in names_of(table)
         for sentence in values(table, name).to_pylist()
+        if (digest := hashlib.sha256(sentence.encode()).hexdigest()[:16]) in requested
     }
     sentences = list(map(anchors.get, rows["anchor"]))
     matched = np.flatnonzero([sentence is not None for sentence in sentences])

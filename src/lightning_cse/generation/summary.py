@@ -78,8 +78,8 @@ class Summary:
     def record(self) -> dict[str, Any]:
         """Return what a run's record has of the pairs: their values, for histograms."""
         values: dict[str, list[dict[str, Any]]] = {"written": [], "pattern": []}
-        for both in self.pairs.values():
-            for rows, pairs in zip(values.values(), both, strict=True):
+        for measured in self.pairs.values():
+            for rows, pairs in zip(values.values(), measured, strict=True):
                 mer, cosine = (np.round(column, 3).tolist() for column in (pairs.mer, pairs.cosine))
                 rows.append(
                     {"kind": pairs.kind, "label": pairs.label, "mer": mer, "cosine": cosine}
@@ -117,17 +117,18 @@ class Summary:
         replies = provenance["acceptance"]["roles"]
         # Of a role that the data has, only the score was asked.
         pairs = {
-            role if role in replies else score_name(role): both for role, both in self.pairs.items()
+            role if role in replies else score_name(role): measured
+            for role, measured in self.pairs.items()
         }
         rows = {}
         for name, counts in replies.items():
-            both = pairs.get(name, ())
+            of_role = pairs.get(name, ())
             rejected = [f"{reason} {count:,}" for reason, count in counts["rejected"].items()]
             rows[name] = {
                 "replies": f"{counts['asked']:,}",
                 "accepted": f"{counts['accepted']:,}",
-                "mer (pattern)": _means([measured.mer for measured in both]),
-                "cosine (pattern)": _means([measured.cosine for measured in both]),
+                "mer (pattern)": _means([measured.mer for measured in of_role]),
+                "cosine (pattern)": _means([measured.cosine for measured in of_role]),
                 "rejected": ", ".join(rejected),
             }
 

@@ -130,7 +130,7 @@ class Row:
         return node
 
 
-LINE = [*(each.name for each in dataclasses.fields(Row)), "encoder", "paper_encoder"]
+LINE = [*(field.name for field in dataclasses.fields(Row)), "encoder", "paper_encoder"]
 """The columns of `Spec.lines`."""
 
 

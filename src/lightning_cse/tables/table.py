@@ -191,11 +191,11 @@ class Table:
             if reference not in labels or line.label == reference:
                 continue
 
-            others = [reference]
+            compared = [reference]
             if self.spec.test == "mcnemar_all":
-                others += labels[labels.index(line.label) + 1 :]
+                compared += labels[labels.index(line.label) + 1 :]
 
-            for label in dict.fromkeys(others):
+            for label in dict.fromkeys(compared):
                 # With the same encoder; a line without one is compared with a row of one line.
                 is_other = lines["label"] == label
                 if line.encoder:
