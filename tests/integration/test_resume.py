@@ -381,7 +381,7 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
 
 
 def test_signals_outside_of_steps(run, reference, tmp_path):
-    assert stopped_at(run, training, "prepare", 1) == "stopped; the same command starts the run"
+    assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
     assert not list(tmp_path.rglob("*.*"))
 
     message = stopped_at(run, DualCSE, "on_validation_epoch_end", 1)
