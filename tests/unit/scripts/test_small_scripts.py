@@ -30,7 +30,9 @@ def test_the_tiny_encoder_has_the_word_pieces_of_the_sample():
     committed = train_tiny_vocabulary.VOCABULARY.read_text(encoding="utf-8").split()
     pieces = train_tiny_vocabulary.trained().split()
     assert pieces[:5] == committed[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    assert {*pieces} == {*committed}, "letters that are as frequent may be in another order"
+    assert len(pieces) == len(committed)
+    # Merges that are as frequent come in any order, so that the last pieces differ between runs.
+    assert len({*pieces} & {*committed}) > 0.99 * len(committed)
 
 
 def test_a_version_that_is_not_ready_is_refused(monkeypatch, capsys):
