@@ -2,9 +2,7 @@
 imported.
 """
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,51 +63,18 @@ def test_unknown_key_imports_nothing_heavy(line, command, workdir):
     assert not list(workdir.iterdir())
 
 
-INSIDE = [
+CONSOLE = [
     ("", 0, "  runs       list the runs on disk"),
     ("trian +experiment=gausscse", 2, "unknown command 'trian' - did you mean 'train'? (choose"),
-    ("train +experiment=gausscse +debug=tiny --cfg job", 0, "name: gausscse"),
+    ("runs --help", 0, "usage: lightning-cse runs"),
 ]
 
 
-@pytest.mark.parametrize(("line", "code", "text"), INSIDE)
-def test_console_command(line, code, text, in_place, workdir):
-    exit_code, out, errors = in_place(__main__.main, *line.split())
-    assert exit_code == code
-    assert text in out + errors
-
-
-def test_the_console_command_finds_modules_in_the_working_directory(tmp_path, monkeypatch):
-    (tmp_path / "module_of_a_user.py").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
-    monkeypatch.setattr(sys, "argv", ["lightning-cse", "runs", "--runs-dir", str(tmp_path)])
-    assert importlib.util.find_spec("module_of_a_user") is None
-    assert __main__.main() == 2
-    assert importlib.util.find_spec("module_of_a_user")
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("lightning-cse re", ["report", "reproduce"]),
-        ("lightning-cse train +experiment=simcse_s", ["+experiment=simcse_sup"]),
-        ("lightning-cse train trainer.dev", ["trainer.devices="]),
-        ("lightning-cse evaluate +suite=stsb", ["+suite=stsb"]),
-        ("lightning-cse runs +suite=stsb", []),
-    ],
-)
-def test_words_are_completed_in_a_shell(line, words, in_place, workdir, monkeypatch):
-    monkeypatch.setenv("COMP_LINE", line)
-    code, out, _ = in_place(__main__.main, "-sc", "query=bash")
-    assert code == 0
-    assert sorted(out.split()) == words
-
-
-def test_completion_is_installed_for_the_command(in_place, workdir):
-    code, out, _ = in_place(__main__.main, "-sc", "install=bash")
-    assert code == 0
-    assert out.splitlines()[-1].endswith("-F hydra_bash_completion lightning-cse")
+@pytest.mark.parametrize(("line", "code", "text"), CONSOLE)
+def test_console_command(line, code, text, command, workdir):
+    ended = command("__main__", *line.split())
+    assert ended.returncode == code
+    assert text in ended.stdout + ended.stderr
 
 
 def test_console_command_knows_all():

@@ -60,21 +60,6 @@ class Weights(Task):
         return TaskResult({"mean": torch.cat(weights).mean().item()})
 
 
-class Rising(Task):
-    """Counts the validations, so that the last one is the best."""
-
-    needs = ()
-    splits = ("dev",)
-    metrics = ("count",)
-
-    def __init__(self):
-        self.count = 0
-
-    def evaluate(self, embedded, split):
-        self.count += 1
-        return TaskResult({"count": float(self.count)})
-
-
 class Steps(Callback):
     """Records the weights before the first step and after each."""
 
@@ -163,34 +148,6 @@ def test_averaged_weights_are_validated_chosen_and_tested(
     assert_tested(folder, cfg, best)
 
 
-def test_weights_averaged_after_the_last_step_are_validated(run, compose, one_thread):
-    swa = added("StochasticWeightAveraging", swa_lrs=1e-2, swa_epoch_start=2, annealing_epochs=1)
-    line = (
-        "trainer.max_epochs=4",
-        "eval_every=3",
-        "method.optimizer.lr=1e-2",
-        f"+suite.weights={{_target_: {__name__}.Weights}}",
-        f"+suite.rising={{_target_: {__name__}.Rising}}",
-        "monitor=val/rising/count",
-    )
-    folder = run(*line, added("Steps"), swa)
-    starts = [Steps.weights[step] for step in (3, 6, 9)]  # of the second and later epochs
-    averaged = {name: sum(weights[name] for weights in starts) / 3 for name in starts[0]}
-    logged = curves(folder)
-    assert list(logged["val/rising/count"].items()) == [(0, 1), (3, 2), (6, 3), (9, 4), (12, 6)]
-    cfg = compose("+debug=tiny", "paths.cache_dir=null", *SMALL, *line)
-    for key, score in dev_scores(cfg, averaged).items():
-        if key != "val/rising/count":
-            assert logged[key][12] == pytest.approx(score, abs=1e-6), key
-
-    assert folder.read()["best"] == {"step": 12, "score": 6, "monitor": "val/rising/count"}
-    best = state_of(folder.checkpoints / "best.ckpt")
-    for name, average in averaged.items():
-        assert torch.allclose(best[name].double(), average, atol=1e-6), name
-
-    assert_tested(folder, cfg, best)
-
-
 def assert_tested(folder, cfg, weights):
     """Assert that the test scores of a run are those of these weights."""
     parts = build(cfg)
@@ -209,39 +166,6 @@ def test_learning_rates_are_those_of_the_schedule_at_each_logged_step(run):
     rare = curves(run(*warm, "trainer.log_every_n_steps=3", name="rare"))
     assert list(rare["train/learning_rate"]) == list(rare["train/loss"]) == [3, 6]
     assert rare["train/learning_rate"] == {3: pytest.approx(4e-5), 6: pytest.approx(2e-5)}
-
-
-def test_a_batch_size_and_a_learning_rate_are_found_and_stay_when_a_run_is_resumed(run, batches):
-    length = ("trainer.max_epochs=-1", "trainer.max_steps=6", "method.schedule.name=constant")
-    line = (
-        added("BatchSizeFinder", max_trials=2, init_val=5, steps_per_trial=1),
-        added("LearningRateFinder", min_lr=1e-6, max_lr=1e-2, num_training_steps=30),
-        *length,
-    )
-    uninterrupted = run(*line, name="whole")
-    tuned = uninterrupted.read()["tuned"]
-    assert tuned.keys() == {"data.batch_size", "method.optimizer.lr"}
-    assert tuned["data.batch_size"] == 10
-    rate = tuned["method.optimizer.lr"]
-    assert 1e-6 <= rate <= 1e-2
-    assert rate != 5e-5
-    logged = curves(uninterrupted)
-    assert list(logged["train/learning_rate"].values()) == pytest.approx([rate] * 6)
-    assert list(logged[MONITOR]) == [0, 2, 4, 6]
-    assert all(batches.is_training), "dropout is on while it looks, too"
-    rows = batches.rows[-6:]
-    assert {len(batch) for batch in rows} == {10}
-
-    batches.rows.clear()
-    run(*length, "data.batch_size=10", name="without")
-    assert batches.rows == rows, "the search takes no batch away"
-
-    with dies_at(5):
-        run(*line, name="resumed")
-
-    resumed = run(*line, name="resumed")
-    assert resumed.read()["tuned"] == tuned
-    assert curves(resumed) == logged
 
 
 class Seen(Callback):
@@ -299,6 +223,9 @@ def test_no_time_for_a_step(line, run):
 
 
 REFUSED = {
+    "BatchSizeFinder": ({}, "another batch is another loss; set data.batch_size"),
+    "LearningRateFinder": ({}, "sweep over method.optimizer.lr"),
+    "StochasticWeightAveraging": ({"swa_lrs": 1e-2}, "use EMAWeightAveraging"),
     "ModelPruning": ({"pruning_fn": "l1_unstructured"}, "it renames the weights"),
     "BackboneFinetuning": ({}, "it changes which weights are trained"),
     "GradientAccumulationScheduler": ({"scheduling": {1: 2}}, "use trainer.accumulate_grad_batche"),

@@ -257,32 +257,6 @@ def test_checkpoint_of_another_version_is_refused(run, tmp_path):
         run()
 
 
-def test_what_changes_the_last_digits_is_reported(run, tmp_path, monkeypatch, caplog):
-    with dies_at(5):
-        run()
-
-    caplog.set_level("WARNING", "lightning_cse")
-    monkeypatch.setattr(DualCSE, "version", 99)
-    run()
-    assert "the method's version was 1 when the run was started, now it is 99" in caplog.text
-
-
-def test_run_with_other_data_names_the_interrupted_one(run, tmp_path, caplog):
-    rows = tmp_path / "rows.csv"
-    lines = ["anchor,positive", *(f"a dog runs {n},a dog is running {n}" for n in range(30))]
-    rows.write_text("\n".join(lines))
-    line = ("method=simcse", "data=file", f"data.train={rows}", "data.held_out_rows=4")
-    with dies_at(3):
-        run(*line)
-
-    (interrupted,) = tmp_path.rglob("last.ckpt")
-    rows.write_text("\n".join([*lines, "a cat sits,a cat is sitting"]))
-    caplog.set_level("WARNING", "lightning_cse")
-    run(*line)
-    folder = interrupted.parents[1]
-    assert f"an interrupted run of these settings with other data is in {folder}" in caplog.text
-
-
 # Failed
 
 
@@ -381,16 +355,13 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
 
 
 def test_signals_outside_of_steps(run, reference, tmp_path):
-    assert stopped_at(run, training, "build", 1) == "stopped; the same command starts the run"
+    continues = "stopped; the same command continues from the last checkpoint"
+    assert stopped_at(run, training, "build", 1) == continues
     assert not list(tmp_path.rglob("*.*"))
 
-    message = stopped_at(run, DualCSE, "on_validation_epoch_end", 1)
-    assert message == "stopped; the same command starts the run"
-
-    message = stopped_at(run, DualCSE, "training_step", 3, n=2)  # the second one stops at once
-    assert message == "stopped; the same command continues from step 2"
-
-    message = stopped_at(run, training, "test", 1)
-    assert message == "stopped; the same command repeats only the test"
+    assert stopped_at(run, DualCSE, "on_validation_epoch_end", 1) == continues
+    assert stopped_at(run, DualCSE, "training_step", 3, n=2) == continues  # the second stops it
+    assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [2]
+    assert stopped_at(run, training, "test", 1) == continues
 
     assert_same(run(), reference())

@@ -147,7 +147,7 @@ def test_killed_machine_and_the_same_commands_again(start, two, tmp_path):
     printed = "\n".join(outputs(processes))
 
     assert all(process.returncode for process in processes)
-    assert re.search("error: another process of this run has ended, .* the same command", printed)
+    assert re.search("error: another process of this run has ended, .*: the same command", printed)
     assert "a bug in" not in printed
 
     run = finished(two("runs", "runs"), folder)

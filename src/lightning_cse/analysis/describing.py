@@ -25,8 +25,7 @@ from lightning_cse.data.preparation import Tables, read_tables
 from lightning_cse.data.rows import check_column, digests_of, has
 from lightning_cse.data.split import seeded_order
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.automatic import encoder_values
-from lightning_cse.engine.build import built, plain
+from lightning_cse.engine.build import built, encoder_values, plain
 from lightning_cse.evaluation import Embedded
 from lightning_cse.metrics import match_error_rate
 from lightning_cse.models import PointModel

@@ -12,7 +12,6 @@ from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
-from torch.optim.swa_utils import SWALR
 
 from lightning_cse.devices import from_all, world
 from lightning_cse.errors import TrainingError
@@ -55,13 +54,6 @@ class BestCheckpoint(ModelCheckpoint):
 
         return is_best
 
-    def save_if_best(self, trainer: pl.Trainer) -> None:
-        """Save the weights that replace those of the last step, if their validation is the best."""
-        score = trainer.callback_metrics.get(str(self.monitor))
-        if self.check_monitor_top_k(trainer, score):
-            self.best_model_score = score
-            trainer.save_checkpoint(self.path)
-
     def state_dict(self) -> dict[str, Any]:
         """Return the best step and score; not the path, as a run's folder may be moved."""
         return {"best_step": self.best_step, "best_model_score": self.best_model_score}
@@ -79,12 +71,10 @@ class LastCheckpoint(ModelCheckpoint):
     """Write ``last.ckpt`` after each validation, from which a run is resumed.
 
     It says whether training is over (``is_over``): then only the test is left. ModelCheckpoint's
-    ``save_last`` would write it only after a validation that is the best so far. With ``averages``,
-    training is over only when the averaged weights have been validated (`finish`).
+    ``save_last`` would write it only after a validation that is the best so far.
     """
 
-    def __init__(self, folder: Path, *, averages: bool = False) -> None:
-        self.averages = averages
+    def __init__(self, folder: Path) -> None:
         super().__init__(folder, Path(LAST).stem, enable_version_counter=False)
         self.path = Path(str(self.dirpath)) / LAST
 
@@ -95,11 +85,6 @@ class LastCheckpoint(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore nothing."""
 
-    def finish(self, trainer: pl.Trainer) -> None:
-        """Write that training is over."""
-        self.averages = False
-        trainer.save_checkpoint(self.path)
-
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the state, unless gradients are being accumulated, which no checkpoint holds."""
         if not trainer.fit_loop._should_accumulate():
@@ -108,18 +93,8 @@ class LastCheckpoint(ModelCheckpoint):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add ``is_over``, and what the last digits depend on."""
-        checkpoint["is_over"] = trainer.should_stop and not self.averages
-        checkpoint["environment"] = environment_of(pl_module)
-
-
-def environment_of(method: Any) -> dict[str, Any]:
-    """Return what changes the last digits of a run if it changes before the run is resumed."""
-    return {
-        "the method's version": method.version,
-        "torch": str(torch.__version__),
-        "the number of threads": torch.get_num_threads(),
-    }
+        """Add ``is_over``."""
+        checkpoint["is_over"] = trainer.should_stop
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -151,25 +126,23 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
-        """Read a file; of code, only the two functions that StochasticWeightAveraging saves."""
-        return read_checkpoint(Path(path), (SWALR._cosine_anneal, SWALR._linear_anneal))
+        """Read a file of tensors and plain values."""
+        return read_checkpoint(Path(path))
 
 
 class RandomState(Callback):
     """Save the random states of torch, NumPy and Python, which Lightning leaves out.
 
-    They belong to a number of processes. A run whose steps have drawn no random number (no dropout)
-    may continue with another number.
+    There is a state for each process, so a run continues on the number of processes that it was
+    started on.
     """
 
     def __init__(self) -> None:
         self._restored: dict[str, Any] | None = None
-        self._before: list[Any] = []
-        self._draws = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of every process, which ``weights_only=True`` can read."""
-        return {"ranks": from_all(self._state()), "draws": any(from_all(self._draws))}
+        return {"ranks": from_all(self._state())}
 
     @staticmethod
     def _state() -> dict[str, Any]:
@@ -187,39 +160,24 @@ class RandomState(Callback):
     def check(state: dict[str, Any], count: int) -> None:
         """Raise TrainingError if ``count`` processes cannot continue from a saved state."""
         saved = len(state["ranks"])
-        if saved == count or not state.get("draws", True):
-            return
-
-        raise TrainingError(
-            f"the run was started on {saved} devices, and its steps draw random numbers (dropout), "
-            f"others on {count}: continue with trainer.devices x trainer.num_nodes = {saved}, or "
-            "start again with force=true"
-        )
+        if saved != count:
+            raise TrainingError(
+                f"the run was started on {saved} devices, whose random numbers are not those of "
+                f"{count}: continue with trainer.devices x trainer.num_nodes = {saved}, or start "
+                "again with force=true"
+            )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the states until training starts."""
         rank, count = world()
         self.check(state_dict, count)
-        self._draws = state_dict.get("draws", True)
-        if len(state_dict["ranks"]) == count:
-            self._restored = state_dict["ranks"][rank]
+        self._restored = state_dict["ranks"][rank]
 
     def on_train_batch_start(self, *args: Any) -> None:
         """Restore the states, after what the Trainer draws before the first batch."""
         if self._restored is not None:
             self._restore(self._restored)
             self._restored = None
-        if not self._draws:
-            self._before = self._comparable()
-
-    def on_train_batch_end(self, *args: Any) -> None:
-        """Record whether the step has drawn a random number."""
-        self._draws = self._draws or self._comparable() != self._before
-
-    def _comparable(self) -> list[Any]:
-        state = self._state()
-        tensors = [state["torch"], *state["cuda"]]
-        return [state["numpy"], state["python"], *(tensor.tolist() for tensor in tensors)]
 
     @staticmethod
     def _restore(state: dict[str, Any]) -> None:

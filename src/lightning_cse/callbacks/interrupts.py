@@ -18,6 +18,8 @@ from lightning_cse.errors import Interrupted, stop_signals
 
 log = logging.getLogger(__name__)
 
+CONTINUES = "the same command continues from the last checkpoint"
+
 
 class Interrupts(Checkpoint):
     """Handle stop signals: a context manager around a whole run, and a callback of its training.
@@ -28,12 +30,10 @@ class Interrupts(Checkpoint):
     Lightning calls after all others.
     """
 
-    def __init__(self, *, force: bool = False) -> None:
+    def __init__(self) -> None:
         # The recorded signal, which all processes set in the same step, and this process's own.
         self.signum: int | None = None
         self._received: int | None = None
-        self.command = "the same command" + (" without force=true" if force else "")
-        self.continues = "starts the run"  # what the same command would do next
         self.last: Path | None = None
         self._training = False
         self._before = -1
@@ -86,11 +86,6 @@ class Interrupts(Checkpoint):
         trainer.save_checkpoint(str(self.last))
         self._stop_after_step(trainer)
 
-    def on_validation_end(self, trainer: pl.Trainer, *args: Any) -> None:
-        """Take note of the state that was saved."""
-        if trainer.state.fn == "fit":
-            self.continues = f"continues from step {trainer.global_step}"
-
     def on_train_end(self, trainer: pl.Trainer, *args: Any) -> None:
         """Stop if a signal came in the last step, and at once for any later signal."""
         self.signum = largest(self._received or 0) or None
@@ -103,7 +98,7 @@ class Interrupts(Checkpoint):
         raise Interrupted(message, self.signum or self._received or signal.SIGINT)
 
     def _stop_after_step(self, trainer: pl.Trainer) -> None:
-        self.stop(f"stopped at step {trainer.global_step}; {self.command} continues from there")
+        self.stop(f"stopped at step {trainer.global_step}; the same command continues from there")
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
@@ -116,7 +111,7 @@ class Interrupts(Checkpoint):
         is_first = self._received is None
         self._received = signum
         if not self._training or not is_first:
-            self.stop(f"stopped; {self.command} {self.continues}")
+            self.stop(f"stopped; {CONTINUES}")
 
         log.warning("stopping after this step; a second signal stops at once")
 

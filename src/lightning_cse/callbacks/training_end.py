@@ -48,7 +48,7 @@ class TrainingEnd(Callback):
 
         Raises ConfigError if no task gives the monitor a value.
         """
-        if trainer.fast_dev_run or not isinstance(pl_module, Method):  # type: ignore[attr-defined]  # set by Lightning
+        if not isinstance(pl_module, Method):
             return
 
         if self.monitor not in trainer.callback_metrics:

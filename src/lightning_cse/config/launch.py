@@ -11,11 +11,9 @@ import importlib
 import io
 import logging
 import os
-import pickle
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,7 +25,7 @@ from hydra.core.singleton import Singleton
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from lightning_cse.config.check import check, devices
+from lightning_cse.config.check import check
 from lightning_cse.config.compose import (
     APPENDED,
     CONFIG_DIRS,
@@ -41,11 +39,6 @@ from lightning_cse.errors import ConfigError, report, reported
 from lightning_cse.paths import conf_dir, encoder_configs
 
 _ONE_RUN = "one call from Python is one run: call it in a loop, or sweep with the command train"
-_ONE_TORCHRUN = (
-    "torchrun starts the processes of one run: call it once per point, or sweep by "
-    "hydra/launcher=submitit_slurm (docs/clusters.md)"
-)
-_RESULT = "LIGHTNING_CSE_RESULT"  # the file to which a separate process writes the result of a run
 
 
 @reported
@@ -158,23 +151,16 @@ class Runner:
         """Complete and check the config, import the task and return its result."""
         overrides = task_overrides()
         sources = HydraConfig.get().runtime.config_sources
-        folders = [source.path for source in sources if source.provider in CONFIG_DIRS]
-        for folder in folders:
-            from lightning_cse.data.declarations import register_corpora
+        for source in sources:
+            if source.provider in CONFIG_DIRS:
+                from lightning_cse.data.declarations import register_corpora
 
-            register_corpora(Path(folder))
+                register_corpora(Path(source.path))
 
         complete(cfg, overrides)
         check(cfg, self.config_name)
-        if self.config_name == "train" and devices(cfg) > 1 and not _is_own_process():
-            if in_sweep() and "TORCHELASTIC_RUN_ID" in os.environ:
-                raise ConfigError([_ONE_TORCHRUN])
-
-            flags = [f"--config-dir={folder}" for folder in folders]
-            return _in_own_process([*overrides, "hydra.mode=RUN", *flags])
-
         module, _, name = self.task.partition(":")
-        return _run_task(getattr(importlib.import_module(module), name), cfg)
+        return getattr(importlib.import_module(module), name)(cfg)
 
 
 def _end_point(result: Any) -> None:
@@ -191,31 +177,6 @@ def _end_point(result: Any) -> None:
     PointOutcome.of(overrides, result).write(folder / f"{settings.job.num}.json")
 
 
-def _is_own_process() -> bool:
-    """Whether Lightning may start this process's command line again for another device."""
-    spec = sys.modules["__main__"].__spec__
-    return spec is not None and spec.name == "lightning_cse.train" and not in_sweep()
-
-
-def _in_own_process(words: Sequence[str]) -> Any:
-    """Run a point in a process of its own: return its result, raise its errors."""
-    command = [sys.executable, "-m", "lightning_cse.train", *words]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "result")
-        process = subprocess.Popen(command, env=os.environ | {_RESULT: str(file)})
-        code = wait_for(process)
-        if not file.is_file():
-            line = " ".join(command)
-            raise RuntimeError(f"the process of the run ended with exit code {code}: {line}")
-
-        result = pickle.loads(file.read_bytes())  # noqa: S301 - from our own process
-
-    if isinstance(result, BaseException):
-        raise result
-
-    return result
-
-
 def wait_for(process: subprocess.Popen[bytes]) -> int:
     """Return the exit code of a process; if this one is interrupted or terminated, so is the other,
     which is waited for while it saves its state.
@@ -228,24 +189,6 @@ def wait_for(process: subprocess.Popen[bytes]) -> int:
 
         process.wait()
         raise
-
-
-def _run_task(task: Callable[[DictConfig], Any], cfg: DictConfig) -> Any:
-    """Run a task; in a process of `_in_own_process`, write the result or error to its file."""
-    file = os.environ.get(_RESULT)
-    if file is None or os.environ.get("LOCAL_RANK", "0") != "0":  # started by Lightning
-        return task(cfg)
-
-    try:
-        result = task(cfg)
-    except BaseException as error:  # noqa: BLE001 - raised again by the waiting process
-        result = error
-
-    Path(file).write_bytes(pickle.dumps(result))
-    if isinstance(result, BaseException):
-        sys.exit(1)
-
-    return result
 
 
 # Words of a command line -----------------------------------------------------------------

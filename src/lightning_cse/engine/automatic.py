@@ -1,11 +1,8 @@
-"""What ``auto`` stands for in a config: on this machine, and with an encoder."""
-
-from typing import Any
+"""What ``auto`` stands for in a config: the accelerator and the precision of this machine."""
 
 import torch
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig
 
-from lightning_cse.encoders import SentenceEncoder
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.keys import PRECISIONS
 from lightning_cse.runs.machine import has
@@ -47,16 +44,3 @@ def _has_fast_bfloat16(on_gpu: bool) -> bool:
     check = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
 
     return check is not None and bool(check())
-
-
-def encoder_values(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return the values that the encoder's ``auto`` options resolved to, by dotted key."""
-    values = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
-    chosen: dict[str, Any] = {
-        key: value for key, value in values.items() if OmegaConf.select(cfg, key) == "auto"
-    }
-    # With its pooling, an encoder also has its folder's instructions.
-    if "encoder.pooling" in chosen and encoder.instructions:
-        chosen["encoder.instructions"] = encoder.instructions
-
-    return chosen

@@ -20,8 +20,7 @@ from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.data.preparation import Tables
 from lightning_cse.encoders import SentenceEncoder
-from lightning_cse.engine.automatic import encoder_values
-from lightning_cse.errors import ConfigError, LightningCSEError, did_you_mean
+from lightning_cse.errors import ConfigError, LightningCSEError
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.evaluation.task import Answers
 from lightning_cse.methods import Method
@@ -36,9 +35,14 @@ REFUSED = {
     "adapter, or two runs with init_from",
     "BaseFinetuning": "it changes which weights are trained while the optimizer exists",
     "BasePredictionWriter": "a run never calls trainer.predict; predictions/ has those of the test",
+    "BatchSizeFinder": "another batch is another loss; set data.batch_size, and method.chunk_size "
+    "where memory is short",
     "GradientAccumulationScheduler": "the number of steps, which the learning rate needs, cannot be "
     "known; use trainer.accumulate_grad_batches",
+    "LearningRateFinder": "a loss says little of the dev score; sweep over method.optimizer.lr",
     "ModelPruning": "it renames the weights, so the checkpoint cannot be loaded as a model",
+    "StochasticWeightAveraging": "its average exists only after the last validation; use "
+    "EMAWeightAveraging",
 }
 """Lightning's callbacks that cannot work here, by name."""
 
@@ -171,6 +175,19 @@ def build_data(
     )
 
 
+def encoder_values(cfg: DictConfig, encoder: SentenceEncoder) -> dict[str, Any]:
+    """Return the values that the encoder's ``auto`` options resolved to, by dotted key."""
+    values = {"encoder.pooling": encoder.pooling, "encoder.max_length": encoder.max_length}
+    chosen: dict[str, Any] = {
+        key: value for key, value in values.items() if OmegaConf.select(cfg, key) == "auto"
+    }
+    # With its pooling, an encoder also has its folder's instructions.
+    if "encoder.pooling" in chosen and encoder.instructions:
+        chosen["encoder.instructions"] = encoder.instructions
+
+    return chosen
+
+
 def unsuited(tasks: Mapping[str, Task], answers: object, name: str) -> dict[str, str]:
     """Return the reason for each task that does not suit a model, and log it."""
     reasons = {}
@@ -201,7 +218,7 @@ def _checked_monitor(monitor: str, tasks: Mapping[str, Task], left_out: Mapping[
 
     if monitor not in scores:
         reason = reasons.get(monitor.partition("/")[2].partition("/")[0])
-        hint = f": {reason}" if reason else did_you_mean(monitor, scores)
+        hint = f": {reason}" if reason else ""
         choices = ", ".join(scores) or "none"
         fault = f"monitor: {monitor!r} is not a dev score{hint} (choose from: {choices})"
         raise ConfigError([fault])

@@ -10,32 +10,27 @@ import contextlib
 import logging
 import os
 import socket
-import time
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.environments import SLURMEnvironment, TorchElasticEnvironment  # type: ignore[attr-defined]  # not theirs
 from pytorch_lightning.utilities import rank_zero_only
-from torch.distributed.constants import default_pg_timeout
-from torch.distributed.rendezvous import rendezvous
 
 from lightning_cse import runs
-from lightning_cse.callbacks import Interrupts
 from lightning_cse.callbacks.checkpoints import LAST
 from lightning_cse.config.check import devices
+from lightning_cse.config.compose import in_sweep
 from lightning_cse.devices import from_all, is_lost
 from lightning_cse.errors import ConfigError, TrainingError, one_line
 
-SHOWS_LATE = 30.0
-"""Seconds after which a network file system shows a file that another machine has made."""
-
-MEETS_WITHIN = 100.0
-"""Seconds within which all processes of a run must have started and reached `meet`."""
+Start = Literal["finished", "resumed", "new"]
+"""Where a run starts, as its first process found it."""
 
 _PAGE = "docs/clusters.md"
 
@@ -57,24 +52,16 @@ class Processes:
     count: int = 1
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where a run starts, as its first process found it: nowhere, at a checkpoint, or at step 0."""
-
-    finished: bool
-    is_resumed: bool = False
-
-
 def join(cfg: DictConfig) -> Processes:
     """Return the processes of a run, after meeting those that a launcher has started.
 
-    Raises ConfigError if the config asks for other processes than were started, and as `meet`.
+    Raises ConfigError if the config asks for other processes than were started.
     """
     launcher = detect_launcher()
     count = devices(cfg)
     check_processes(launcher, machines=int(cfg.trainer.num_nodes), count=count)
     if launcher is not None:
-        meet()
+        _meet()
     if count == 1:
         rank_zero_only.rank = 0  # type: ignore[attr-defined]  # Lightning takes it from the environment, as under srun
 
@@ -110,72 +97,69 @@ def detect_launcher() -> Launcher | None:
 
 
 def check_processes(launcher: Launcher | None, *, machines: int, count: int) -> None:
-    """Raise ConfigError if a config asks for other processes than a launcher has started."""
-    on_each = count // machines
-    if launcher is None:
-        if machines > 1:
-            fault = f"{machines} machines need the command on each of them, by torchrun or srun"
-            raise ConfigError([f"trainer.num_nodes: {fault} ({_PAGE})"])
+    """Raise ConfigError if a config asks for other processes than a launcher has started, or than
+    Lightning can start.
+    """
+    if launcher is not None:
+        if (launcher.machines, launcher.machines * launcher.on_each) != (machines, count):
+            raise ConfigError(
+                [
+                    f"trainer.devices: {launcher.name} started {launcher.on_each} on each of "
+                    f"{launcher.machines} machines, so set trainer.num_nodes={launcher.machines} "
+                    f"trainer.devices={launcher.on_each}, or change what is started ({_PAGE})"
+                ]
+            )
 
-        return
+        if launcher.name == "SLURM" and count > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
+            fault = "give srun --ntasks-per-node, which Lightning reads, not --ntasks"
+            raise ConfigError([f"trainer.devices: {fault} ({_PAGE})"])
+    elif machines > 1:
+        fault = f"{machines} machines need the command on each of them, by torchrun or srun"
+        raise ConfigError([f"trainer.num_nodes: {fault} ({_PAGE})"])
 
-    if (launcher.machines, launcher.on_each) != (machines, on_each):
-        command = {
-            "SLURM": "srun --nodes, --ntasks-per-node; in a sweep hydra.launcher.nodes, "
-            "tasks_per_node",
-            "torchrun": "torchrun --nnodes, --nproc-per-node",
-        }[launcher.name]
+    if count > 1 and not _is_started(launcher):
         raise ConfigError(
             [
-                f"trainer.devices: {launcher.name} started {launcher.on_each} on each of "
-                f"{launcher.machines} machines, the config asks for {on_each} on each of "
-                f"{machines}: set trainer.num_nodes={launcher.machines} "
-                f"trainer.devices={launcher.on_each}, or change what is started ({command}; {_PAGE})"
+                "trainer.devices: a point of a sweep, or a call from Python, trains on one device; "
+                "give each run a command of its own, start it by torchrun, or sweep by "
+                f"hydra/launcher=submitit_slurm ({_PAGE})"
             ]
         )
 
-    if launcher.name == "SLURM" and count > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
-        fault = f"Lightning reads --ntasks-per-node={on_each}, so give that to srun, not --ntasks"
-        raise ConfigError([f"trainer.devices: {fault} ({_PAGE})"])
+
+def _is_started(launcher: Launcher | None) -> bool:
+    """Whether the processes of a run are there, or Lightning can start them by this command line;
+    torchrun's processes stay together for one run.
+    """
+    if in_sweep():
+        return launcher is not None and launcher.name == "SLURM"
+
+    spec = sys.modules["__main__"].__spec__
+
+    return launcher is not None or (spec is not None and spec.name == "lightning_cse.train")
 
 
-def meet() -> None:
-    """Wait for the other processes that torchrun or SLURM has started, and form torch's process
-    group with them; as it is formed early, a process that ends later is noticed at once.
-
-    Raises TrainingError if some process is missing after `MEETS_WITHIN` seconds. Later calls, and
-    Lightning, find the group formed.
+def _meet() -> None:
+    """Form torch's process group with the other processes that torchrun or SLURM has started; as it
+    is formed early, a process that ends later is noticed at once.
     """
     if dist.is_initialized():
         return
 
     environment = TorchElasticEnvironment if TorchElasticEnvironment.detect() else SLURMEnvironment
     cluster = environment()
-    rank = cluster.global_rank()
-    count = cluster.world_size()
-    address = f"{cluster.main_address}:{cluster.main_port}"
-    limit = timedelta(seconds=MEETS_WITHIN)
-    try:
-        store, _, _ = next(rendezvous(f"tcp://{address}", rank, count, timeout=limit))
-        store.set(f"lightning_cse/{rank}", "")
-        store.wait([f"lightning_cse/{process}" for process in range(count)], limit)
-    except RuntimeError as error:  # torch's errors of the network and of its store
-        raise TrainingError(
-            f"process {rank} of {count} has waited {MEETS_WITHIN:.0f} s for the others at "
-            f"{address}: one has not started, has ended, or cannot be reached; give the same "
-            f"command again on all machines ({_PAGE})"
-        ) from error
-
-    # The limit is for the meeting alone, not for the steps of a training.
-    store.set_timeout(default_pg_timeout)
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        init_method=f"tcp://{cluster.main_address}:{cluster.main_port}",
+        rank=cluster.global_rank(),
+        world_size=cluster.world_size(),
+    )
     if torch.cuda.is_available():
         atexit.register(dist.destroy_process_group)
 
 
 @contextlib.contextmanager
-def lost_process(interrupts: Interrupts) -> Iterator[None]:
+def lost_process() -> Iterator[None]:
     """Raise TrainingError, which says how to continue, if another process of the run is lost."""
     try:
         yield
@@ -185,8 +169,8 @@ def lost_process(interrupts: Interrupts) -> Iterator[None]:
 
         raise TrainingError(
             "another process of this run has ended, or its machine cannot be reached "
-            f"({one_line(error)[:160]}...): {interrupts.command} on all machines "
-            f"{interrupts.continues}"
+            f"({one_line(error)[:160]}...): the same command on all machines continues from the "
+            "last checkpoint"
         ) from error
 
 
@@ -197,22 +181,26 @@ def claimed(
     """Yield where a run starts, in every process; the first one holds the lock of its folder, as
     `Run.claim`.
 
-    Processes that have met agree on it. Each checks that the first has the same run,
-    and that it sees the lock of the first on the folder. Raises ConfigError in all of them with
-    what one of them lacks.
+    Processes that have met agree on it. Each checks that the first has the same run, and that it
+    sees the lock of the first on the folder. Raises ConfigError in all of them with what one of
+    them lacks.
     """
+    start: Start
     last = folder.checkpoints / LAST
     if processes.rank == 0:
         with folder.claim(force=force, leave_failed=leave_failed) as is_unfinished:
-            start = Start(not is_unfinished, is_resumed=is_unfinished and last.is_file())
+            start = "resumed" if last.is_file() else "new"
+            start = start if is_unfinished else "finished"
             yield _agree(folder, start) if dist.is_initialized() else start
     elif dist.is_initialized():
         yield _agree(folder)
     elif force:
-        yield Start(finished=False)
+        yield "new"
+    elif folder.status == "finished":
+        yield "finished"
     else:
         # Lightning has started this process beside the first one, which waits for it.
-        yield Start(folder.status == "finished", is_resumed=last.is_file())
+        yield "resumed" if last.is_file() else "new"
 
 
 def _agree(folder: runs.Run, start: Start | None = None) -> Start:
@@ -236,14 +224,10 @@ def _fault(folder: runs.Run, start: Start, name: str, machine: str) -> str | Non
             "and versions must be the same on all machines"
         )
 
-    deadline = time.monotonic() + SHOWS_LATE
-    while not start.finished and not folder.lock_path.is_file():
-        if time.monotonic() > deadline:
-            return (
-                f"paths.runs_dir: {hostname} does not see {folder.lock_path} of {machine}: put "
-                f"LIGHTNING_CSE_RUNS on a file system that all machines share ({_PAGE})"
-            )
-
-        time.sleep(0.2)
+    if start != "finished" and not folder.lock_path.is_file():
+        return (
+            f"paths.runs_dir: {hostname} does not see {folder.lock_path} of {machine}: put "
+            f"LIGHTNING_CSE_RUNS on a file system that all machines share ({_PAGE})"
+        )
 
     return None

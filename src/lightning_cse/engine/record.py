@@ -12,7 +12,7 @@ from lightning_cse.callbacks.checkpoints import BEST
 from lightning_cse.config.compose import task_overrides
 from lightning_cse.data.files import sha256_of
 from lightning_cse.engine.build import Parts
-from lightning_cse.engine.trainer import Training, tunable
+from lightning_cse.engine.trainer import Training
 from lightning_cse.runs.machine import device_name, peak_memory
 from lightning_cse.runs.redaction import portable
 
@@ -71,9 +71,6 @@ def _training(parts: Parts, training: Training, folder: runs.Run) -> dict[str, A
     timing = training.timing
     device = training.trainer.strategy.root_device
     score = best.best_model_score
-    tuned = {
-        name: value for name, value in tunable(parts).items() if training.configured[name] != value
-    }
 
     return {
         "steps": training.steps,
@@ -84,8 +81,7 @@ def _training(parts: Parts, training: Training, folder: runs.Run) -> dict[str, A
         },
         "final": _last_validation(curves),
         "summary": dataclasses.asdict(runs.summarise(curves, parts.monitor)),
-        **({"tuned": tuned} if tuned else {}),
-        "stopped_early": training.stopped_early(parts.method),
+        "stopped_early": training.stopped_early,
         "checkpoint": {"sha256": sha256_of(folder.checkpoints / BEST)},
         "device": device_name(device),
         "passes": parts.encoder.passes(device).name,

@@ -17,7 +17,7 @@ from lightning_cse.callbacks import Interrupts
 from lightning_cse.config.compose import in_sweep
 from lightning_cse.config.recipe import recipe_name
 from lightning_cse.engine.automatic import machine_values
-from lightning_cse.engine.build import build
+from lightning_cse.engine.build import Parts, build
 from lightning_cse.engine.processes import claimed, join, lost_process
 from lightning_cse.engine.record import make_record
 from lightning_cse.engine.reporting import (
@@ -62,8 +62,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
     processes = join(cfg)
     is_first = processes.rank == 0
     with contextlib.ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts(force=cfg.force))
-        stack.enter_context(lost_process(interrupts))
+        interrupts = stack.enter_context(Interrupts())
+        stack.enter_context(lost_process())
 
         # Build method, data and callbacks, which name the run.
         requested: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -81,13 +81,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
         root = Path(cfg.paths.runs_dir).expanduser()
         folder = runs.Run(root, str(cfg.name), runs.config_hash(decisive), cfg.seed)
         if cfg.trainer.get("fast_dev_run"):
-            trainer = build_training(cfg, parts, folder, interrupts).trainer
-            with training_errors(data):
-                trainer.fit(method, data)
-                trainer.test(method, data, verbose=False)
-
-            text = "a step, a validation and a test were made; there is no record"
-            log.info("trainer.fast_dev_run: %s", text)
+            _fast_dev_run(parts)
             return runs.Outcome("finished", "")
 
         # Find it finished, interrupted or new.
@@ -95,14 +89,14 @@ def train(cfg: DictConfig) -> runs.Outcome:
         start = stack.enter_context(
             claimed(folder, processes, force=cfg.force, leave_failed=leave_failed)
         )
-        if start.finished:
+        if start == "finished":
             _clean_up(folder, keep_last=cfg.keep_last or not is_first)
             log.info("%s is finished; force=true runs it again", folder.path)
             score = folder.read().get("best", {}).get("score")
             return runs.Outcome("skipped", str(folder.path), score, cfg.monitor)
 
         # A run that cannot be resumed has not failed, so this comes before its folder is written.
-        checkpoint = last_checkpoint(folder, processes) if start.is_resumed else None
+        checkpoint = last_checkpoint(folder, processes) if start == "resumed" else None
         resumed_at = checkpoint.step if checkpoint else None
         if is_first:
             config = OmegaConf.to_yaml(cfg, resolve=True)
@@ -119,12 +113,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
             with training_errors(data):
                 if checkpoint is None:
                     training.trainer.validate(method, data, verbose=False)
-                else:
-                    checkpoint.report_changes(method)
-                    interrupts.continues = f"continues from step {checkpoint.step}"
 
                 training.fit(parts, checkpoint)  # validates the last step, too
-                interrupts.continues = "repeats only the test"
                 tested = test(training, parts, folder)  # the best checkpoint, and the baselines
 
             record = make_record(parts, training, folder, key, decisive, tested)
@@ -136,10 +126,20 @@ def train(cfg: DictConfig) -> runs.Outcome:
 
             folder.finish(record)
 
-        interrupts.continues = "finds the run finished"
         _clean_up(folder, keep_last=cfg.keep_last or not is_first)
 
     return runs.Outcome("finished", str(folder.path), record["best"]["score"], cfg.monitor)
+
+
+def _fast_dev_run(parts: Parts) -> None:
+    """Make one step, one validation and one test, which leave nothing."""
+    callbacks = [parts.diagnostics, *parts.callbacks]
+    trainer = parts.make_trainer(logger=False, callbacks=callbacks)
+    with training_errors(parts.data):
+        trainer.fit(parts.method, parts.data)
+        trainer.test(parts.method, parts.data, verbose=False)
+
+    log.info("trainer.fast_dev_run: a step, a validation and a test were made; there is no record")
 
 
 def _clean_up(folder: runs.Run, *, keep_last: bool) -> None:

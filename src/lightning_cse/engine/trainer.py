@@ -5,18 +5,11 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
-from pytorch_lightning.callbacks import (
-    BatchSizeFinder,
-    LearningRateFinder,
-    ProgressBar,
-    RichProgressBar,
-    StochasticWeightAveraging,
-)
+from pytorch_lightning.callbacks import ProgressBar, RichProgressBar
 from pytorch_lightning.loggers import Logger
 
 from lightning_cse.callbacks import (
@@ -41,28 +34,19 @@ BAR_EVERY = 10
 """Batches between two updates of the progress bar: each reads the loss from the device."""
 
 
-FINDERS: tuple[type[pl.Callback], ...] = (LearningRateFinder, BatchSizeFinder)
-
-
 @dataclass
 class Training:
-    """A Trainer, and the callbacks of ours that are asked about it.
-
-    ``finders`` look for a learning rate or a batch size when training starts. They are apart, since
-    they would also look when the Trainer validates and tests.
-    """
+    """A Trainer, and the callbacks of ours that are asked about it."""
 
     trainer: pl.Trainer
-    finders: list[pl.Callback]
     best: BestCheckpoint
-    last: LastCheckpoint
     timing: Timing
     total: int
     """The number of steps of a training that is not stopped early."""
-    configured: dict[str, float | None]
-    """The `tunable` values of the config, which finders may change."""
     steps: int = 0
     """The number of steps that were made."""
+    stopped_early: str | None = None
+    """Why training ended before its last step; None if it did not."""
 
     def fit(self, parts: Parts, checkpoint: Checkpoint | None) -> None:
         """Train from the start or from a checkpoint, and validate the last step.
@@ -73,15 +57,12 @@ class Training:
         if checkpoint is not None and checkpoint.is_over:
             checkpoint.restore(trainer, parts.method)
             self.steps = checkpoint.step
-        elif checkpoint is not None and self.last.averages and checkpoint.step >= self.total:
-            raise TrainingError(
-                f"{checkpoint.path} was written before the averaged weights were validated, and "
-                "StochasticWeightAveraging cannot continue from there: train again with force=true"
-            )
         else:
-            self._fit(parts, None if checkpoint is None else checkpoint.path)
+            last = None if checkpoint is None else checkpoint.path
+            trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
             self.steps = trainer.global_step
 
+        self.stopped_early = self._reason(parts.method)
         if self.best.path.is_file():
             return
         if self.steps == 0:
@@ -93,22 +74,7 @@ class Training:
             "the task that gives it, or choose another monitor"
         )
 
-    def _fit(self, parts: Parts, last: Path | None) -> None:
-        trainer = self.trainer
-        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by Lightning
-        if last is None:  # a checkpoint has what they found
-            callbacks[:0] = self.finders
-
-        trainer.fit(parts.method, parts.data, ckpt_path=last, weights_only=True)
-        for finder in self.finders if last is None else ():
-            callbacks.remove(finder)
-
-        if self.last.averages:  # `fit` has validated the last step with the weights before
-            trainer.validate(parts.method, parts.data, verbose=False)
-            self.best.save_if_best(trainer)
-            self.last.finish(trainer)
-
-    def stopped_early(self, method: Method) -> str | None:
+    def _reason(self, method: Method) -> str | None:
         """Return why training ended before its last step, or None if it did not."""
         if method.is_over:
             return "the learning rate is below that of method.schedule.least"
@@ -122,11 +88,6 @@ class Training:
         return f"{stopping.monitor} has not improved{by} in {stopping.patience} evaluations"
 
 
-def tunable(parts: Parts) -> dict[str, float | None]:
-    """Return the values that a finder may change, by their keys."""
-    return {"data.batch_size": parts.data.batch_size, "method.optimizer.lr": parts.method.lr}
-
-
 def build_training(
     cfg: DictConfig,
     parts: Parts,
@@ -137,12 +98,10 @@ def build_training(
     """Return the Trainer of a run in a folder."""
     curves = Curves(folder.curves_path)
     best = BestCheckpoint(folder.checkpoints, cfg.monitor, lambda: _warm_up(parts.method, trainer))
-    averages = any(isinstance(part, StochasticWeightAveraging) for part in parts.callbacks)
-    last = LastCheckpoint(folder.checkpoints, averages=averages)
+    last = LastCheckpoint(folder.checkpoints)
     timing = Timing()
     interrupts.last = last.path
-    finders = [callback for callback in parts.callbacks if isinstance(callback, FINDERS)]
-    callbacks = [callback for callback in parts.callbacks if callback not in finders]
+    callbacks = list(parts.callbacks)
     bar = cfg.trainer.get("enable_progress_bar", sys.stderr.isatty())
     if bar and not any(isinstance(callback, ProgressBar) for callback in callbacks):
         callbacks.append(RichProgressBar(refresh_rate=BAR_EVERY))
@@ -171,9 +130,7 @@ def build_training(
     if trainer.global_rank:  # its own dropout masks
         pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
 
-    total = total_steps(cfg, parts.data)
-
-    return Training(trainer, finders, best, last, timing, total, tunable(parts))
+    return Training(trainer, best, timing, total_steps(cfg, parts.data))
 
 
 def _every(cfg: DictConfig, data: ContrastiveDataModule) -> int | None:
