@@ -39,21 +39,6 @@ def figures(monkeypatch):
     return figures
 
 
-@pytest.mark.parametrize(
-    ("keys", "names"),
-    [
-        (("train/", "val/", "diag/"), ["loss.png", "dev_score.png", "diagnostics.png"]),
-        (("train/", "val/rte/accuracy_implied"), ["loss.png", "dev_score.png"]),  # not the monitor
-        (("diag/implicit/",), ["diagnostics.png"]),
-    ],
-)
-def test_a_figure_is_drawn_where_its_curves_were_logged(keys, names, tmp_path):
-    logged = {key: points for key, points in curves().items() if key.startswith(keys)}
-    paths = run_figures(logged, tmp_path / "figures", MONITOR)
-    assert [path.name for path in paths] == names
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-
-
 def test_best_step_and_a_row_for_each_view(tmp_path, figures):
     run_figures(curves(), tmp_path, MONITOR)
     _, scores, diagnostics = figures

@@ -191,20 +191,3 @@ def test_a_wrong_archive(official, run, data, dev, message, file_count):
 
     assert f"error: {archive}{message}" in run("snli", code=2)
     assert len(files_of(data)) == file_count
-
-
-@pytest.mark.slow
-def test_sentences_are_tokenised_ahead_of_a_training(tmp_path, capsys):
-    overrides = ["+experiment=gausscse", "+debug=tiny"]
-    cached = f"paths.cache_dir={tmp_path}"
-
-    def files():
-        return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "tokens").iterdir()}
-
-    assert prepare.main(["--tokenise", *overrides, cached]) == 0
-    first = files()
-    assert len(first) == 2, "the roles, and the sentences of the tasks"
-    assert prepare.main(["--tokenise", *overrides, cached]) == 0
-    assert files() == first
-    assert prepare.main(["--tokenise", *overrides, "paths.cache_dir=null"]) == 2
-    assert "paths.cache_dir: must be a folder" in capsys.readouterr().err
