@@ -62,8 +62,8 @@ def histograms_figure(sets: PairSets) -> Figure:
     """
     bins = bins_of(sets)
     lines = sum(len(pairs) for pairs in sets.values())
-    height = 0.4 + 2.4 * len(sets) + 0.2 * lines  # with the legends above
-    figure = blank_figure(6.4 * len(bins), height)
+    height = 0.4 + 2.2 * len(sets) + 0.22 * lines  # with the legends above
+    figure = blank_figure(5.0 * len(bins), height)
     grid = figure.subplots(len(sets), 2 * len(bins), squeeze=False, sharex="col")
     for row, (name, groups) in zip(grid, sets.items(), strict=True):
         row[0].set_ylabel(f"{name}\nshare of pairs")
@@ -88,7 +88,7 @@ def _panel(
 
         color, style = series_look(first_color + index)
         mean = float(np.mean(values))
-        name = f"{textwrap.fill(label, 36)}\nmean {mean:.2f}, n = {len(values)}"
+        name = f"{textwrap.fill(label, 32)}\nmean {mean:.2f}, n = {len(values)}"
         filled = {"fill": True, "alpha": 0.55}
         look = {"linewidth": 1.6, "linestyle": style} if axes.patches else filled
         # A value beyond an edge counts in the bin beside it.
@@ -97,7 +97,7 @@ def _panel(
         axes.axvline(mean, color=color, linewidth=1.1, linestyle="--")
 
     if axes.patches:
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7, handlelength=1.2)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), handlelength=1.2)
 
 
 def bins_of(sets: PairSets) -> dict[str, np.ndarray]:
