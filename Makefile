@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-kept test-all test-llm test-slurm test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode bench-gaussian bench-generate bench-llm docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-slow test-kept test-all test-slurm test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,7 +38,7 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
 # Tests that a target of their own runs. What each marker means is in pyproject.toml.
-ELSEWHERE := kept or docs or llm or slurm
+ELSEWHERE := kept or docs or slurm
 
 test: lint type imports ## Check style, types and imports, then run the quick tests (six minutes of CPU time)
 	$(PYTEST) -m "not (slow or $(ELSEWHERE))"
@@ -50,14 +50,6 @@ test-kept: $(READY_DEV) ## Train the models that come with the package again (ne
 	$(PYTEST) -m kept
 
 test-all: test test-slow test-kept ## All three
-
-# A folder with the model and the servers; everything that is there already is kept.
-LLM ?= .llm
-
-test-llm: $(READY_DEV) ## Write rows and answer pairs by a real language model behind two servers (half an hour the first time)
-	@echo "Needs a C++ compiler and 6 GiB of disk in $(LLM); the first time, it fetches 1.1 GB and builds for ten minutes."
-	$(BIN)/python scripts/language_model.py $(LLM)
-	LIGHTNING_CSE_LLM=$(abspath $(LLM)) $(PYTEST) -n 0 -m llm tests/llm
 
 test-slurm: $(READY_DEV) ## Submit, pre-empt and requeue jobs on a real SLURM, started here if there is none (3 to 8 minutes)
 	@echo "Needs a SLURM that answers to sinfo; or root, and Debian's packages slurmd, slurmctld and munge."
@@ -103,15 +95,6 @@ bench-data: $(READY_DEV) ## Measure the memory and time that a million training 
 
 bench-encode: $(READY_DEV) ## Measure the speed and memory of encode, compared with sentence-transformers
 	$(OFFLINE) $(BIN)/python benchmarks/encode.py $(ARGS)
-
-bench-generate: $(READY_DEV) ## Generate 20,000 rows with a failing server and two kills: is any lost, or paid twice?
-	$(OFFLINE) $(BIN)/python benchmarks/generate.py $(ARGS)
-
-bench-llm: $(READY_DEV) ## Compare rows and tokens an hour of generate with a bare loop, on a server of yours
-	$(OFFLINE) $(BIN)/python benchmarks/throughput.py $(ARGS)
-
-bench-gaussian: $(READY_DEV) ## Measure the Gaussian similarity, compared with its plain formula
-	$(OFFLINE) $(BIN)/python benchmarks/gaussian.py $(ARGS)
 
 docs: $(READY_DOCS) ## Build the documentation site into site/; a dead link or anchor is an error
 	$(MKDOCS) build

@@ -34,6 +34,7 @@ REFUSED = [
     # Types and bounds
     ("diag=1", "diag: should be a mapping, got 1"),
     ("trainer.limit_train_batches=1.5", "trainer.limit_train_batches: should be"),
+    ("+trainer.limit_val_batches=0", "trainer.limit_val_batches: should be greater"),
     ("trainer.num_nodes=0", "trainer.num_nodes: should be greater than or equal to 1, got 0"),
     ("limits.test_pairs=1", "limits.test_pairs: should be greater than or equal to 3, got 1"),
     ("seed=-1", "seed: should be greater than or equal to 0, got -1"),

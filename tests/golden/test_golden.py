@@ -7,7 +7,6 @@ A change that means to change results regenerates them, and its commit says why:
     python scripts/golden.py --check    # compare without writing
 """
 
-import copy
 import math
 import shutil
 
@@ -101,14 +100,6 @@ def test_runs_within_the_tolerance_keep_their_version(write_changed):
     assert write_changed(factor=1 + 1e-6, raised_by=0)[1] == before
 
 
-def test_a_run_or_a_value_that_is_new_or_gone_needs_no_version():
-    before = golden.read("runs")
-    after = copy.deepcopy(before)
-    del after["gausscse"]["curves"]["train/loss"], after["sbert"]
-    after["gausscse"]["curves"]["train/norm"] = {"1": 1.0}
-    assert golden.methods_to_raise(before, after) == golden.methods_to_raise({}, after) == []
-
-
 @pytest.mark.parametrize("name", golden_batches.DATA)
 def test_batches(name):
     assert_golden(
@@ -148,29 +139,14 @@ def test_committed_tables():
         *(
             (0.5, 0.50004, 0),
             (0.5, 0.5001, 1),
-            (0.0, 9e-7, 0),
-            (0.0, 2e-6, 1),
-            (3, 4, 1),
-            (1, 1.0, 1),
-        ),
-        *(
             (math.nan, math.nan, 0),
             (0.5, math.nan, 1),
             ({"a": 1}, {}, 1),
-            ({}, {"a": None}, 1),
             (["a"], ["b"], 1),
-        ),
+        )
     ],
 )
 def test_tolerance(expected, result, count):
     differences = beyond("runs", {"curves": expected}, {"curves": result}, "dualcse_bi")
     assert len(differences) == count
     assert all(str(difference).startswith("dualcse_bi > curves") for difference in differences)
-
-
-def test_the_command_compares_without_writing(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["golden.py", "configs", "--only", "gausscse", "--check"])
-    before = (FOLDER / "configs.json").read_bytes()
-    assert golden.main() == 0
-    assert "configs: worst relative difference 0.0e+00, 0 values beyond" in capsys.readouterr().out
-    assert (FOLDER / "configs.json").read_bytes() == before

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from llm_server import ChatServer, prompt
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -23,10 +22,6 @@ RUNS = {
     "bench, chunks": f"{STEPS} --repetitions=1 --chunk=3 {JSON}",
     "data": f"--rows 200 --data sentences hybrid {JSON}",
     "encode": f"--sentences=70 --repetitions=1 --lengths inli --precision float32 {JSON}",
-    "evaluation": "",
-    "evaluation, a run": f"{POINT} eval_every=1 least_evaluations=1",
-    "gaussian": f"--sizes 8x8 --repetitions=1 {JSON}",
-    "generate": f"--n=40 {JSON}",
     "gpu": f"--tiny --steps=2 --only gausscse infersent consert_joint_adversarial {JSON}",
     "growth": f"{STEPS} --length --rows=200 --devices --figure=growth.png {JSON}",
     "growth, devices": f"{STEPS} --batch --length=8 --rows --devices=2 --sides=ours --chunk=2 "
@@ -34,7 +29,6 @@ RUNS = {
     "own_data": "--encoder=tiny --rows=12 --tested=60 --runs=runs "
     "--set data.batch_size=4 trainer.max_steps=2",
     "startup": POINT,
-    "throughput": f"llm.model=m n=4 {JSON}",
 }
 """The arguments of each run; a file may have several."""
 
@@ -76,7 +70,7 @@ def numbers(results):
         yield results
 
 
-CHECKED_BELOW = ("bench", "generate", "own_data", "throughput")
+CHECKED_BELOW = ("bench", "own_data")
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if name not in CHECKED_BELOW])
@@ -102,13 +96,6 @@ def test_the_shares_of_a_step_add_up(run):
     assert sum(results["shares"].values()) == pytest.approx(1, rel=1e-3)
 
 
-def test_no_row_is_lost_or_paid_twice(run):
-    _, results = run("generate")
-    assert results["rows"] == 40
-    for name in ("anchors_twice", "roles_missing", "finished_roles_asked_again"):
-        assert results[name] == 0, name
-
-
 def test_the_table_of_own_data_has_a_row_for_each_kind(run):
     docs = BENCHMARKS.parent / "docs" / "data.md"
     written = docs.read_bytes()
@@ -120,21 +107,3 @@ def test_the_table_of_own_data_has_a_row_for_each_kind(run):
         ("24 rows", "MRR@10"),
     ]
     assert docs.read_bytes() == written
-
-
-def answer(body):
-    """Return the words of a sentence in another order, or its first half for less detail."""
-    first, *others = prompt(body).rstrip(".").split()
-    words = [*others[::-1], first.lower(), "indeed" if len(others) % 2 else "then"]
-    if "fewer details" in body["messages"][0]["content"]:
-        words = [first, *others[: len(others) // 2]]
-
-    return f"{' '.join(words).capitalize()}."
-
-
-def test_generate_is_compared_with_a_bare_loop(run):
-    with ChatServer(answer) as server:
-        _, results = run("throughput", f"llm.base_url={server.url}")
-
-    assert results["per hour"]["bare loop"]["replies"] > 0
-    assert results["per hour"]["generate"]["replies"] > 0

@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-from encoder_kinds import save_kind
 from small_runs import assert_same, curves, environment
 
 from lightning_cse.runs import Run
@@ -55,29 +54,16 @@ def finished(process, folder):
 SMALL = ("encoder.dropout=0", "data.train_rows=27", "data.batch_size=9")
 POINTS = {
     "dualcse_cross": "",
-    "dualcse_bi": "",
-    "dualgauss": "",
     "gausscse": "",
-    "impscore_inli": "",
-    # NGCSE's rows are dropout pairs, except for prompts.
-    "ngcse_nli_nli": "encoder.pooling=prompt encoder.max_length=64 diag.dropout=false "
-    "diag.evaluation=none",
     # An adapter, whose weights are the same on both.
     "simcse_sup": "+adapter=lora encoder.adapter.lora_dropout=0 method.optimizer.lr=1e-3 "
     "encoder.gradient_checkpointing=true",
-    # Each device pools the end tokens of its share.
-    "simcse_sup, causal": "encoder={folder} encoder.pooling=last_token",
 }
 
 
 @pytest.mark.parametrize("name", POINTS)
 def test_two_devices_have_the_curves_of_one(name, start, run_tiny, tmp_path):
-    point = [f"+experiment={name.partition(',')[0]}", *SMALL]
-    point += POINTS[name].format(folder=tmp_path / "qwen2").split()
-    if "causal" in name:
-        save_kind("qwen2", tmp_path / "qwen2")
-        point.append("encoder.instructions={query: 'query: '}")
-
+    point = [f"+experiment={name}", *SMALL, *POINTS[name].split()]
     single = run_tiny(tmp_path / "one", *POINT, *point)
     two = finished(start("two", *point, *SEVERAL), tmp_path / "two")
     assert single.path.name == two.path.name  # devices are no part of the config hash

@@ -58,16 +58,6 @@ def test_a_kept_run_is_loaded_by_its_name(run, tmp_path, monkeypatch, capsys):
     assert files_below(folder) == FILES, "what comes with the package stays as it is"
 
 
-def test_large_weights_are_refused_and_the_kept_ones_stay(run, tmp_path, monkeypatch):
-    folder = tmp_path / "experiments/mine/kept/my_lora"
-    keep(run.path, folder)
-    monkeypatch.setattr(kept_models, "LIMIT", 1000)
-    with pytest.raises(SystemExit, match="bytes, more than 1,000"):
-        keep(run.path, folder)
-
-    assert files_below(folder) == FILES
-
-
 @pytest.mark.parametrize("model_name", MODELS)
 def test_the_kept_models_are_those_of_the_script(model_name):
     name = model_name.partition("/")[2]

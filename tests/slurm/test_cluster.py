@@ -100,30 +100,3 @@ def test_job_that_is_stopped_and_queued_again(tmp_path):
     (expected,) = reference.rglob("record.json")
 
     assert_same(Run.at(record.parent), Run.at(expected.parent))
-
-
-def test_sweep_by_submitit(tmp_path):
-    point = ("+experiment=simcse_sup", "+debug=tiny", "seed=0,1", "-m")
-    launcher = (
-        "hydra/launcher=submitit_slurm",
-        "hydra.launcher.timeout_min=10",
-        "hydra.launcher.cpus_per_task=1",
-        "hydra.launcher.mem_gb=null",
-    )
-    printed = output(
-        *TRAIN, *point, *launcher, env=environment(tmp_path, "jobs"), cwd=tmp_path, timeout=600
-    )
-    assert "2 points: 2 finished" in printed
-
-    output(*TRAIN, *point, env=environment(tmp_path, "here"), cwd=tmp_path)
-    records, expected = (
-        {
-            path.parent.name: Run.at(path.parent).read()
-            for path in (tmp_path / folder).rglob("record.json")
-        }
-        for folder in ("jobs", "here")
-    )
-    assert records.keys() == expected.keys()
-
-    for name, record in expected.items():
-        assert records[name]["metrics"] == record["metrics"]

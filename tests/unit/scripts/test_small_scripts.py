@@ -1,21 +1,10 @@
 """Scripts of a page: each runs at its smallest, or says why it cannot."""
 
-import language_model
 import mutants
 import pytest
 import release
 import slurm_cluster
 import train_tiny_vocabulary
-
-
-def test_what_a_language_model_has_is_not_made_again(tmp_path, monkeypatch):
-    for name in (f"{language_model.NAME}.gguf", "build/bin/llama-server", "venv/.ready"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("it started a command"))
-    monkeypatch.setattr("sys.argv", ["language_model.py", str(tmp_path)])
-    language_model.main()
 
 
 def test_a_cluster_needs_slurm(tmp_path, monkeypatch):
