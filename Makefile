@@ -29,7 +29,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore::DeprecationWarning -m m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-kept test-all test-slurm test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode docs docs-serve docs-check wheel-check clean
+.PHONY: help run test test-slow test-kept test-all test-gpu coverage lint type imports format bench bench-growth bench-data bench-encode docs docs-serve docs-check wheel-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,7 +38,7 @@ run: $(READY_RUN) ## Train DualCSE on the sample corpus: no network after the in
 	$(BIN)/python -m lightning_cse.train +experiment=dualcse_cross +profile=laptop $(ARGS)
 
 # Tests that a target of their own runs. What each marker means is in pyproject.toml.
-ELSEWHERE := kept or docs or slurm
+ELSEWHERE := kept or docs
 
 test: lint type imports ## Check style, types and imports, then run the quick tests (six minutes of CPU time)
 	$(PYTEST) -m "not (slow or $(ELSEWHERE))"
@@ -50,10 +50,6 @@ test-kept: $(READY_DEV) ## Train the models that come with the package again (ne
 	$(PYTEST) -m kept
 
 test-all: test test-slow test-kept ## All three
-
-test-slurm: $(READY_DEV) ## Submit, pre-empt and requeue jobs on a real SLURM, started here if there is none (3 to 8 minutes)
-	@echo "Needs a SLURM that answers to sinfo; or root, and Debian's packages slurmd, slurmctld and munge."
-	$(PYTEST) -n 0 -m slurm tests/slurm
 
 test-gpu: $(READY_DEV) ## Compare training on a GPU with the CPU, look for waits, measure speed and memory (under eight minutes)
 	$(filter-out OMP_NUM_THREADS=%,$(OFFLINE)) $(BIN)/python benchmarks/gpu.py $(ARGS)

@@ -15,7 +15,6 @@ from lightning_cse.config.compose import APPENDED
 from lightning_cse.errors import ConfigError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-SAMPLE = CONF.parent / "src" / "lightning_cse" / "data" / "sample"
 PAPERS = yaml.safe_load((Path(__file__).parent / "papers.yaml").read_text(encoding="utf-8"))
 CROSS = "+experiment=dualcse_cross"
 
@@ -111,19 +110,6 @@ def test_every_experiment_takes_a_file_of_ones_own(experiment, compose):
     setting = list(SETTINGS.values())[EXPERIMENTS.index(experiment) % len(SETTINGS)]
     cfg = valid(compose(f"+experiment={experiment}", *setting, *OWN_FILE))
     assert (cfg.data.train, cfg.data.held_out, cfg.data.excluded) == ("my/x.csv", None, [])
-
-
-@pytest.mark.slow
-def test_an_experiment_has_numbers_for_every_encoder(compose):
-    cfg = compose("+experiment=gausscse")
-    numbers = {}
-    for encoder in (*ENCODERS, "folder/of my own"):
-        cfg.encoder.name = encoder
-        numbers[encoder] = (cfg.method.optimizer.lr, cfg.data.batch_size)
-        recipe = cfg.recipe.get(encoder) or cfg.recipe.default
-        assert numbers[encoder] == (recipe.lr, recipe.batch_size)
-
-    assert numbers["minilm_l4"] == numbers["minilm_l6"] != numbers["folder/of my own"]
 
 
 # The papers' numbers -------------------------------------------------------------------------

@@ -75,11 +75,6 @@ def test_record_has_no_path_of_this_machine(override, recorded):
     assert portable([override]) == [recorded]
 
 
-def test_record_has_no_folders_of_this_machine():
-    overrides = ["paths=sample", "paths.cache_dir=/data/mine", "+paths.runs_dir=runs", "seed=1"]
-    assert portable(overrides) == ["paths=sample", "seed=1"]
-
-
 SMALL = ("+experiment=gausscse", "data.train_rows=16", "trainer.max_epochs=1", "baselines=none")
 
 

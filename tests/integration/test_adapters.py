@@ -12,7 +12,7 @@ from small_runs import LITTLE, SMALL, assert_same, curves, dies_at
 from transformers import AutoModel, AutoTokenizer
 
 import lightning_cse
-from lightning_cse.errors import ConfigError
+from lightning_cse.errors import ConfigError, EncoderError
 from lightning_cse.export import main
 
 pytestmark = pytest.mark.slow
@@ -121,3 +121,9 @@ def test_adapter_that_its_extra_lacks(compose, run):
     for name in ("lora", "dora", "ia3"):
         adapter = compose("+experiment=simcse_sup", f"+adapter={name}").encoder.adapter
         assert adapter._target_.startswith("peft.")
+
+
+def test_changed_encoder_is_refused(trained, tmp_path):
+    save_tiny(tmp_path / "bert", seed=1)
+    with pytest.raises(EncoderError, match="the weights of the encoder bert changed since"):
+        lightning_cse.load(trained.path)

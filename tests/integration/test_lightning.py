@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, Logger
-from small_runs import LITTLE, SMALL, curves, dies_at
+from small_runs import LITTLE, SMALL, curves
 
 from lightning_cse.data import sentence_batches
 from lightning_cse.engine import build as building

@@ -326,14 +326,17 @@ def stopped_at(run, owner, name, count, *overrides, n=1):
 @pytest.mark.parametrize("step", [1, STEPS])  # the last is evaluated
 def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     message = stopped_at(run, DualCSE, "training_step", step)
-    assert message == f"stopped at step {step}; the same command continues from there"
+    assert (
+        message
+        == f"stopped at step {step}; the same command without force=true continues from there"
+    )
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
     assert_same(run(), reference())
 
 
 def test_signals_outside_of_steps(run, reference, tmp_path):
-    continues = "stopped; the same command continues from the last checkpoint"
+    continues = "stopped; the same command without force=true continues from the last checkpoint"
     assert stopped_at(run, training, "build", 1) == continues
     assert not list(tmp_path.rglob("*.*"))
 

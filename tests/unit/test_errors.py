@@ -41,16 +41,20 @@ def test_the_traceback_of_a_fault_of_ours_is_printed(capsys):
     assert stderr == "KeyError: 'x'\nerror: KeyError: 'x' (a bug in lightning_cse)\n"
 
 
-def test_sigterm_in_a_command_is_an_interrupt_and_its_handler_goes_with_it(capsys):
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_is_an_interrupt_and_its_handler_goes_with_the_command(
+    signum, capsys, monkeypatch
+):
+    monkeypatch.setenv("SLURM_JOB_ID", "1")  # SLURM sends SIGUSR1 before its time limit
+    before = signal.getsignal(signum)
 
     @reported
     def command():
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signum)
 
-    assert command() == 128 + signal.SIGTERM
+    assert command() == 128 + signum
     assert capsys.readouterr().err == "stopped; the same command continues where it stopped\n"
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signum) is before
 
 
 @pytest.mark.parametrize(

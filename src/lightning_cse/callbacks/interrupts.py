@@ -18,7 +18,7 @@ from lightning_cse.errors import Interrupted, stop_signals
 
 log = logging.getLogger(__name__)
 
-CONTINUES = "the same command continues from the last checkpoint"
+CONTINUES = "the same command without force=true continues from the last checkpoint"
 
 
 class Interrupts(Checkpoint):
@@ -98,7 +98,9 @@ class Interrupts(Checkpoint):
         raise Interrupted(message, self.signum or self._received or signal.SIGINT)
 
     def _stop_after_step(self, trainer: pl.Trainer) -> None:
-        self.stop(f"stopped at step {trainer.global_step}; the same command continues from there")
+        self.stop(
+            f"stopped at step {trainer.global_step}; the same command without force=true continues from there"
+        )
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:

@@ -2,7 +2,6 @@
 record.
 """
 
-import json
 from functools import partial
 
 import pytest
@@ -13,8 +12,6 @@ from oracles import SENTENCES
 
 from lightning_cse.data import ContrastiveData, ContrastiveDataModule, INLIImplicitPairs, sample_dir
 from lightning_cse.encoders import SentenceEncoder, tiny_encoder
-from lightning_cse.engine.load import load
-from lightning_cse.errors import EncoderError
 from lightning_cse.losses import ImplicitnessRanking
 from lightning_cse.methods import ImpScore, Schedule
 
@@ -103,23 +100,3 @@ def test_frozen_encoder_encodes_every_training_sentence_once(monkeypatch):
     method.trainer = None  # it logs no more
     for looked_up, batch in losses:  # the maps have not changed
         assert step(method, batch, 0)["loss"].item() == pytest.approx(looked_up, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_run_needs_the_encoder_that_it_was_trained_with(run_tiny, tmp_path):
-    options = (
-        "baselines=none",
-        "encoder.layers=1",
-        "data.train_rows=16",
-        "data.held_out_rows=8",
-        "diag.sentences=16",
-    )
-    folder = run_tiny(tmp_path, "+experiment=impscore_inli", *options)
-    record = folder.read()
-    assert (record["steps"], record["best"]["monitor"]) == (8, "val/eis/accuracy")
-    assert "diag/semantic/rfd_alignment" in folder.curves_path.read_text()
-    assert len(load(str(folder.path)).answers.embed(SENTENCES)) == len(SENTENCES)
-    record["encoder"]["weights"] = "0" * 64
-    folder.record_path.write_text(json.dumps(record))
-    with pytest.raises(EncoderError, match="the weights of the encoder tiny changed since"):
-        load(str(folder.path))

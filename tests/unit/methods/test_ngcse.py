@@ -123,16 +123,6 @@ def test_triplet_loss_with_the_negatives_of_the_paper():
     assert logged["train/hierarchical_triplet"] == without["train/hierarchical_triplet"]
 
 
-def test_triplet_loss_uses_the_first_of_several_negatives():
-    method = make(STS, **TRIPLET)
-    inputs = batch(method)
-    want = method.training_step(inputs, 0)["loss"].item()
-    more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
-    rows = [*LLM, *LLM, LLM[0]]
-    inputs["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
-    assert method.training_step(inputs, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
-
-
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 def test_single_positive_with_hard_negatives_for_all_rows(llm_positive):
     method = make(STS, llm_positive=llm_positive)

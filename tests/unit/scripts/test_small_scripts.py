@@ -3,16 +3,7 @@
 import mutants
 import pytest
 import release
-import slurm_cluster
 import train_tiny_vocabulary
-
-
-def test_a_cluster_needs_slurm(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr("sys.argv", ["slurm_cluster.py", str(tmp_path), "sinfo"])
-    with pytest.raises(SystemExit, match="no SLURM answers, and none can be started here: install"):
-        slurm_cluster.main()
 
 
 def test_the_tiny_encoder_has_the_word_pieces_of_the_sample():
