@@ -18,6 +18,7 @@ import torch
 from small_runs import STEPS, Killed, assert_same, dies_at
 
 from lightning_cse.callbacks import AtomicCheckpointIO, BestCheckpoint, Timing
+from lightning_cse.callbacks.interrupts import CONTINUES
 from lightning_cse.engine import record
 from lightning_cse.engine import train as training
 from lightning_cse.errors import DataError, Interrupted, LightningCSEError, TrainingError
@@ -328,7 +329,7 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     message = stopped_at(run, DualCSE, "training_step", step)
     assert (
         message
-        == f"stopped at step {step}; the same command without force=true continues from there"
+        == f"stopped at step {step}; {CONTINUES}"
     )
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
@@ -336,7 +337,7 @@ def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
 
 
 def test_signals_outside_of_steps(run, reference, tmp_path):
-    continues = "stopped; the same command without force=true continues from the last checkpoint"
+    continues = f"stopped; {CONTINUES}"
     assert stopped_at(run, training, "build", 1) == continues
     assert not list(tmp_path.rglob("*.*"))
 
