@@ -327,10 +327,7 @@ def stopped_at(run, owner, name, count, *overrides, n=1):
 @pytest.mark.parametrize("step", [1, STEPS])  # the last is evaluated
 def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     message = stopped_at(run, DualCSE, "training_step", step)
-    assert (
-        message
-        == f"stopped at step {step}; {CONTINUES}"
-    )
+    assert message == f"stopped at step {step}; {CONTINUES}"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
     assert_same(run(), reference())

@@ -98,9 +98,7 @@ class Interrupts(Checkpoint):
         raise Interrupted(message, self.signum or self._received or signal.SIGINT)
 
     def _stop_after_step(self, trainer: pl.Trainer) -> None:
-        self.stop(
-            f"stopped at step {trainer.global_step}; the same command without force=true continues from there"
-        )
+        self.stop(f"stopped at step {trainer.global_step}; {CONTINUES}")
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
