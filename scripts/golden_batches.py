@@ -17,13 +17,8 @@ DATA: Final = sorted({path.stem for path in (CONF / "data").glob("[!_]*.yaml")} 
 VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (),
     "part": ("data.llm_rows=8", "data.train_rows=40", "data.max_tokens=6", "data.drop_last=true"),
-    "weighted": (
-        "data.train=[inli/train,inli/val]",
-        "data.excluded=[inli/test]",
-        "data.weights=[1.5,0.25]",
-    ),
 }
-"""Overrides of a data config; llm_rows apply to data with LLM rows, weights to quadruples."""
+"""Overrides of a data config; llm_rows apply to data with LLM rows."""
 
 
 def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
@@ -41,9 +36,6 @@ def batches_of(name: str, corpora: str | None = None) -> dict[str, Any]:
 
     digests: dict[str, Any] = {}
     for variant, overrides in VARIANTS.items():
-        if variant == "weighted" and name != "quadruples":
-            continue
-
         llm = name.endswith(("nli_nli", "nli_sts", "wiki_nli", "wiki_sts"))
         chosen = [override for override in overrides if llm or "llm_rows" not in override]
         where = (

@@ -57,7 +57,6 @@ REFUSED = [
     ("callbacks.early_stopping.min_delta=0.1", "set callbacks.early_stopping.patience, too"),
     ("suite=nli suite.snli.auprc_thresholds=1", "should be greater than or equal to 2, got 1"),
     ("data.batch_size=1", "data.batch_size: should be greater than or equal to 2, got 1"),
-    ("data.bad_rows=skp", "data.bad_rows: should be 'error' or 'skip', got 'skp'"),
     (f"name={'n' * 300}", "name: String should match pattern"),
     ("method.loss.temperature=nan", "method.loss.temperature: should be a finite number, got nan"),
     ("paths.runs_dir=10", "paths.runs_dir: should be a valid string, got 10"),

@@ -311,8 +311,6 @@ def _unsupported_option(encoder: SentenceEncoder) -> str | None:
         return "encoder.lstm, encoder.vectors"
     if encoder.denoise:
         return "encoder.denoise"
-    if encoder.bidirectional:  # transformers loads a causal mask
-        return "encoder.bidirectional"
     if encoder.pooling not in ("cls", "last_token", "mean", "prompt"):
         return f"pooling {encoder.pooling}"
 

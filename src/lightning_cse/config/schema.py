@@ -175,8 +175,6 @@ class Own(TypedDict):
     nli: Files
     direction: Files
     columns: dict[str, str] | None
-    delimiter: str | None
-    encoding: str | None
 
 
 class Command(TypedDict):

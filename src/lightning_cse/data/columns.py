@@ -165,9 +165,8 @@ ALIASES = {
 }
 """Common column names, mapped to our names; the names of hard negatives may end in a number."""
 
-MOST_NEGATIVES = 999  # of a row
 LABELS = (*NLI_LABELS, "not_entailment", 1, "1", 0, "0")
-_NUMBERED = re.compile(r"(neg|negative|hard_neg|hard_negative)_?([0-9]+)")
+_NUMBERED = re.compile(r"(neg|negative|hard_neg|hard_negative)_?([0-9]{1,3})")
 
 
 def canonical(column: str) -> str | None:
@@ -213,8 +212,7 @@ def recognise(
 
     Raises:
         ConfigError: for a mapping of a name that is not ours.
-        DataError: if no layout fits, two columns have one role, or the number of a hard negative is
-            too high.
+        DataError: if no layout fits, or two columns have one role.
     """
     for name, column in mapped.items():
         if canonical(name) != name:
@@ -224,12 +222,6 @@ def recognise(
         if column not in columns:
             near = f"{did_you_mean(column, columns)}; found: {listed(columns)}"
             raise DataError(f"{key}.{name}: no column {column!r}{near} ({path})")
-
-    for column, origin in columns.items():
-        numbered = _NUMBERED.fullmatch(column.strip().casefold())
-        if numbered and len(numbered[2]) > len(str(MOST_NEGATIVES)):
-            most = f"hard negatives are numbered up to {MOST_NEGATIVES}"
-            raise DataError(f"{origin}: the column {column[:100]!r}: {most}")
 
     by_role = _columns_by_role(columns, mapped)
     layout = layout_of(by_role)
@@ -281,17 +273,13 @@ def _columns_by_role(columns: Iterable[str], mapped: Mapping[str, str]) -> dict[
 
 
 def declared_columns(
-    names: Mapping[str, str], lengths: Mapping[str, int | None], path: str
+    names: Mapping[str, str], lengths: Mapping[str, int | None]
 ) -> dict[str, dict[str, Any]]:
     """Return the kinds of the columns, as `corpora.yaml` declares them.
 
     Args:
         names: our names mapped to columns.
         lengths: the length of the longest list of each column of hard negatives; None: no lists.
-        path: the file, for messages.
-
-    Raises:
-        DataError: for too many hard negatives.
     """
     optional = INLI_HYPOTHESES if layout_of(names) == "INLI" else ()
     cells: dict[str, dict[str, Any]] = {}
@@ -308,10 +296,6 @@ def declared_columns(
         length = lengths[names[role]]
         items = [None] if length is None else range(max(1, length))
         hard_negatives += [cell | {"item": item} for item in items]
-
-    if len(hard_negatives) > MOST_NEGATIVES:
-        count = f"{len(hard_negatives):,} hard negatives of a row"
-        raise DataError(f"{path}: {count}; at most {MOST_NEGATIVES} are read")
 
     return cells | dict(zip(numbered_negatives(len(hard_negatives)), hard_negatives, strict=True))
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ from lightning_cse.data.declarations import (
     find_file,
     get_corpus,
 )
-from lightning_cse.data.files import lines_of, state_of
-from lightning_cse.data.formats import RowReport, rows_of
-from lightning_cse.data.read import FORMS, FileFormat, is_file, read_files
-from lightning_cse.data.row_table import fingerprint_sha256, read_rows
+from lightning_cse.data.files import lines_of
+from lightning_cse.data.formats import rows_of
+from lightning_cse.data.read import FORMS, fingerprint_sha256, is_file, read_files, read_rows
 from lightning_cse.data.rows import (
     LINE,
     Account,
@@ -51,13 +50,13 @@ def read_sources(
     data_dir: str | Path,
     *,
     key: str,
-    form: FileFormat | None = None,
+    columns: Mapping[str, str] | None = None,
     takes: str = "",
     cache_dir: Path | None = None,
     account: Account | None = None,
 ) -> list[Dataset]:
-    """Read splits, such as ``snli/train``, and the user's own files in a form (see `read_files`);
-    those of large files are mapped from ``cache_dir``.
+    """Read splits, such as ``snli/train``, and the user's own files (see `read_files`); those of
+    large files are mapped from ``cache_dir``.
 
     Relative paths start at the working directory. Errors name the config key that the sources come
     from. A name of another form is a ConfigError, and so is no name.
@@ -69,7 +68,7 @@ def read_sources(
 
         if is_file(name):
             table = read_files(
-                name, form=form, key=key, takes=takes, cache_dir=cache_dir, account=account
+                name, columns=columns, key=key, takes=takes, cache_dir=cache_dir, account=account
             )
         elif not split or {"/", "."} & set(split):
             expected = f"is not of the form corpus/split, such as snli/train; {FORMS}"
@@ -133,46 +132,17 @@ def read_corpus(
     folder = Path(data_dir).expanduser().absolute()
     counted = not (folder / SAMPLE).exists()
     corpus = get_corpus(name)
-    states = tuple(_states(corpus, split, folder))
-    rows, counts = _read_cached(corpus, split, folder, counted, states, cache_dir)
-
-    if account is not None:
-        account.update(counts)
-
-    return rows
-
-
-def _states(corpus: Corpus, split: str, folder: Path) -> Iterator[Any]:
-    """Yield the states of the files of a split, and of the corpora that have its anchors."""
-    for file in corpus.split_files(split):
-        path = find_file(folder, file)
-        yield None if path is None else state_of(path)
-
-        for source in file.anchors:
-            name, _, anchors_split = source.partition("/")
-            yield from _states(get_corpus(name), anchors_split, folder)
-
-
-# The points of a sweep read each split once; the states of the files are part of the key.
-@functools.lru_cache(maxsize=128)
-def _read_cached(
-    corpus: Corpus,
-    split: str,
-    folder: Path,
-    counted: bool,
-    states: tuple[Any, ...],
-    cache_dir: Path | None,
-) -> tuple[Dataset, Account]:
     parts: dict[str | None, list[CorpusFile]] = {}
     tables = []
-    total: Account = Counter()
 
     for file in corpus.split_files(split):
         parts.setdefault(file.part, []).append(file)
 
     for part, files in parts.items():
         rows, counts = _read_part(corpus, files, folder, cache_dir)
-        total.update(counts)
+        if account is not None:
+            account.update(counts)
+
         official = files[0].rows if counted else None
 
         if official not in (None, len(rows)):
@@ -185,7 +155,7 @@ def _read_cached(
 
         tables.append(rows if part is None else with_constant(rows, corpus.part_column, part))
 
-    return concatenate(tables), total
+    return concatenate(tables)
 
 
 def _read_part(
@@ -285,7 +255,7 @@ def _read_hub(hub: HubCopy, file: CorpusFile, account: Account) -> Dataset:
     return read_rows(
         lambda _: (hub.columns, enumerate(dataset, start=1)),
         file.path,
-        RowReport(f"hf://datasets/{hub.id}@{hub.revision}/{split}"),
+        f"hf://datasets/{hub.id}@{hub.revision}/{split}",
         identity=hub.columns,
         sha256=fingerprint_sha256(dataset),
         account=account,
@@ -310,7 +280,7 @@ def parse_file(
     return read_rows(
         lambda report: (layout.columns, rows_of(lines_of(path, encoding), report, **options)),
         file.path,
-        RowReport(str(path)),
+        str(path),
         identity=[encoding, options],
         only=file.only,
         size=path.stat().st_size,
@@ -327,8 +297,8 @@ def _encoding(path: Path, otherwise: str | None) -> str | None:
     try:
         for _ in lines_of(path):
             pass
-    except DataError as error:
-        log.warning("%s; the file is read as %s", error, otherwise)
+    except DataError:
+        log.warning("%s is not UTF-8, and is read as %s", path, otherwise)
         return otherwise
 
     return None

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytorch_lightning as pl
 import torch
 from datasets import Dataset
@@ -22,15 +21,12 @@ from lightning_cse.data.order import (
     count_batches,
     limited,
     permutation,
-    weighted_order,
 )
 from lightning_cse.data.preparation import Tables, prepare, read_tables
 from lightning_cse.data.provenance import read_provenance
 from lightning_cse.data.roles import TARGET, first_role
 from lightning_cse.data.rows import (
     BATCH,
-    MADE_OF,
-    SOURCE,
     count_corpus_rows,
     digests_of,
     files_of,
@@ -63,8 +59,7 @@ class ContrastiveDataModule(pl.LightningDataModule):
     ``train`` and ``held_out`` are the prepared rows, and ``roles`` the roles they have. ``counts``
     accounts for the training rows: corpus rows ``read`` = ``used`` + the sum of all ``dropped:
     <reason>``. It also has ``training_rows``; ``llm_rows``, or ``rows with <role>`` for each role
-    that rows lack; and, if sources have weights, ``rows an epoch``, in
-    total and for each source.
+    that rows lack.
 
     Args:
         settings: what to train on.
@@ -129,9 +124,6 @@ class ContrastiveDataModule(pl.LightningDataModule):
         self.has_llm_rows = self._from_llm and 0 < self._complete.sum() < len(self.train)
         self.counts = self._account()
 
-        if settings.is_weighted:
-            self._check_weights()
-
         if roles:
             self.use(roles, optional)
 
@@ -165,40 +157,9 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
         return counts
 
-    def _check_weights(self) -> None:
-        """Add the rows per epoch to the account, or raise an error if the weights do not fit."""
-        lengths = pc.list_value_length(values(self.train, MADE_OF))
-        if pc.max(lengths).as_py() > 1 or SOURCE not in self.train.column_names:
-            raise ConfigError(["data.weights: one row may be made from several sources here"])
-
-        order = self._order_of(0).numpy()
-        sources = values(self.train, SOURCE).to_numpy()
-        self.counts["rows an epoch"] = len(order)
-
-        for number, name in enumerate(self.settings.sources):
-            per_epoch = int((sources[order] == number).sum())
-            if not per_epoch and number in sources:
-                raise DataError(f"data.weights: an epoch has no row of {name}: raise its weight")
-
-            key = f"rows an epoch: {name}"
-            self.counts[key] = self.counts.get(key, 0) + per_epoch
-
-        most = int(np.bincount(order).max())
-        batches = max(1, len(order) // self.batch_size)
-        if most > batches:
-            raise DataError(
-                f"data.weights: some rows are drawn {most} times an epoch, which has {batches} "
-                f"whole batches of data.batch_size={self.batch_size}; a batch must not have a row "
-                "twice"
-            )
-
     def _order_of(self, epoch: int) -> Tensor:
         """Return the rows of an epoch in order."""
-        if not self.settings.is_weighted:
-            return permutation(len(self.train), self.seed, epoch)
-
-        sources = values(self.train, SOURCE).to_numpy()
-        return weighted_order(sources, self.settings.weights or (), self.seed, epoch)
+        return permutation(len(self.train), self.seed, epoch)
 
     @property
     def size(self) -> str:
@@ -398,8 +359,8 @@ class ContrastiveDataModule(pl.LightningDataModule):
 
     def batches_per_epoch(self, limit: int | float | None = None) -> int:
         """Return the number of training batches per epoch under ``limit_train_batches``."""
-        rows = self.counts.get("rows an epoch", len(self.train))
-        batches, _ = count_batches(rows, self.batch_size, drop_last=self.settings.drop_last)
+        drop_last = self.settings.drop_last
+        batches, _ = count_batches(len(self.train), self.batch_size, drop_last=drop_last)
         return limited(batches, limit)
 
     def val_dataloader(self) -> SentenceBatches:

@@ -19,6 +19,8 @@ _BYTE_ORDER_MARKS = {  # that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
+_ADVICE = "save the file as UTF-8, for example by iconv -f latin1 -t utf-8"
+
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[io.BufferedReader]:
@@ -53,13 +55,12 @@ def state_of(path: Path) -> tuple[str, int, int, int, int]:
     return str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
-def lines_of(path: Path, encoding: str | None = None, *, advice: str = "") -> Iterator[str]:
+def lines_of(path: Path, encoding: str | None = None) -> Iterator[str]:
     """Yield the lines of a text file, which end at LF; a CR stays.
 
     Args:
         path: the file.
         encoding: its encoding; None: that of its byte-order mark, or UTF-8.
-        advice: what to do if the file is not text, for the message.
 
     Raises:
         DataError: if the file is empty, not text, or has only CR at the ends of lines.
@@ -77,7 +78,7 @@ def lines_of(path: Path, encoding: str | None = None, *, advice: str = "") -> It
         try:
             for number, line in enumerate(io.TextIOWrapper(file, encoding, newline="\n"), start=1):
                 if "\0" in line:
-                    raise DataError(f"{path}:{number}: not text: a NUL character{advice}")
+                    raise DataError(f"{path}:{number}: not text: a NUL character; {_ADVICE}")
 
                 if number == 1 and "\r" in line and not line.endswith("\n"):
                     raise DataError(
@@ -94,4 +95,4 @@ def lines_of(path: Path, encoding: str | None = None, *, advice: str = "") -> It
                 reason = f"byte 0x{error.object[error.start]:02x}"
 
             name = encoding.upper()
-            raise DataError(f"{path}:{number + 1}: not {name} text: {reason}{advice}") from None
+            raise DataError(f"{path}:{number + 1}: not {name} text: {reason}; {_ADVICE}") from None

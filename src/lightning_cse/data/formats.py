@@ -13,7 +13,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from lightning_cse.data.columns import LLM_PATTERNS, Columns, converters, quoted
@@ -25,54 +24,17 @@ csv.field_size_limit(LONGEST)
 Row = tuple[int, dict[str, Any]]
 """The line that a row starts on, and its cells by name."""
 
-PLACES = 5  # bad rows that an account names
-
 
 class RowReport:
-    """What a file has besides rows: lines to leave out, which are counted, and bad rows, which are
-    errors or, if they are skipped, counted too.
+    """The path of a file, for errors, and how many of its lines are no rows, by reason."""
 
-    Args:
-        path: the file.
-        skip: whether bad rows are skipped.
-        advice: what to do about a bad row, for the message of the error.
-    """
-
-    def __init__(self, path: str, *, skip: bool = False, advice: str = "") -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.skip = skip
-        self.advice = advice
-        self._left_out: Counter[str] = Counter()
-        self._bad: list[str] = []
-        self._bad_rows = 0
+        self.dropped: Counter[str] = Counter()
 
-    def leave_out(self, reason: str) -> None:
-        """Count a line that is no row."""
-        self._left_out[reason] += 1
-
-    def bad(self, line: int, fault: str) -> None:
-        """Skip a bad row, or raise DataError."""
-        if not self.skip:
-            self.stop(line, f"{fault}{self.advice}")
-
-        self._bad_rows += 1
-        if len(self._bad) < PLACES:
-            self._bad.append(f"line {line}: {fault[:80]}")
-
-    def stop(self, line: int, fault: object) -> NoReturn:
-        """Raise DataError: neither this row nor those after it can be read."""
+    def bad(self, line: int, fault: object) -> NoReturn:
+        """Raise DataError for a row that cannot be used."""
         raise DataError(f"{self.path}:{line}: {fault}")
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """How many lines are no rows, by reason; that of bad rows names the first of them."""
-        dropped = dict(self._left_out)
-        if self._bad_rows:
-            more = "; ..." if self._bad_rows > PLACES else ""
-            reason = f"bad rows of {Path(self.path).name} ({'; '.join(self._bad)}{more})"
-            dropped[reason] = self._bad_rows
-
-        return dropped
 
 
 def rows_of(
@@ -107,16 +69,16 @@ def read_delimited(
     names = header or next(records, (line, []))[1]
     widths = width or [len(names)]
     if twice := repeated(filter(None, names)):
-        report.stop(line, f"the column {twice!r} occurs twice")
+        report.bad(line, f"the column {twice!r} occurs twice")
 
     for number, record in _without_end(records):
         if not record:
             report.bad(number, "blank line")
-        elif len(record) not in widths:
+        if len(record) not in widths:
             expected = " or ".join(map(str, widths))
             report.bad(number, f"{len(record)} cells, but {expected} columns")
-        else:
-            yield number, dict(zip(names, record, strict=False))
+
+        yield number, dict(zip(names, record, strict=False))
 
 
 def _records(reader: Any, report: RowReport, line: int) -> Iterator[tuple[int, list[str]]]:
@@ -129,7 +91,7 @@ def _records(reader: Any, report: RowReport, line: int) -> Iterator[tuple[int, l
             number = line + reader.line_num
     except csv.Error as error:
         is_cr = "new-line character" in str(error)
-        report.stop(number, f"not a valid row: {'a line ends in CR alone' if is_cr else error}")
+        report.bad(number, f"not a valid row: {'a line ends in CR alone' if is_cr else error}")
 
 
 def _without_end(
@@ -155,104 +117,68 @@ def repeated(names: Iterable[str]) -> str | None:
 # JSON --------------------------------------------------------------------------------------------
 
 LEVELS = 100  # what is nested deeper is not looked at
-_SPACE = re.compile(r"[ \t\r\n]*")
-_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_PARTS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^][{}"]++|.', re.DOTALL)  # texts, brackets, the rest
 
 
 def read_json_lines(lines: Iterable[str], report: RowReport) -> Iterator[Row]:
     """Yield a row for each line, which is a JSON object; blank lines at the end are no rows."""
     for line, content in _without_end(_numbered(lines), _is_blank):
-        try:
-            value, end = _decoded(content, 0)
-            if end < len(content):
-                raise json.JSONDecodeError("Extra data", content, end)
-
-            yield line, _object(value)
-        except json.JSONDecodeError as error:
-            report.bad(line, f"not valid JSON: {error}")
-        except ValueError as error:
-            report.bad(line, str(error))
+        yield line, _object(_decoded(content, line, report), line, report)
 
 
 def read_json_list(lines: Iterable[str], report: RowReport) -> Iterator[Row]:
-    """Yield a row for each object of a JSON list."""
-    text = "".join(lines)
-    start = end = text.index("[")
-    line = 1 + text.count("\n", 0, start)
-
-    while end == start or text[end : end + 1] == ",":
-        start = _skip_space(text, end + 1)
-        line += text.count("\n", end, start)
-        try:
-            value, end = _decoded(text, start)
-        except ValueError as error:
-            report.stop(getattr(error, "lineno", line), f"not valid JSON: {error}")
-
-        try:
-            yield line, _object(value)
-        except ValueError as error:
-            report.bad(line, str(error))
-
-        line += text.count("\n", start, end)
-
-    if text[end:].rstrip(" \t\r\n") != "]":
-        report.stop(line, "not valid JSON: a comma or the end of the list is needed")
+    """Yield a row for each object of a JSON list, with its number for a line."""
+    rows = _decoded("".join(lines), 1, report)
+    for number, row in enumerate(rows, start=1):
+        yield number, _object(row, number, report)
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
+def _object(value: Any, line: int, report: RowReport) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        report.bad(line, f"expected a JSON object, got {type(value).__name__}")
 
-    raise ValueError(f"expected a JSON object, got {type(value).__name__}")
-
-
-def _skip_space(text: str, start: int) -> int:
-    space = _SPACE.match(text, start)
-    return space.end() if space else start
+    return value
 
 
-def _decoded(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value at a position, and the position of what follows it."""
-    start = _skip_space(text, start)
+def _decoded(text: str, line: int, report: RowReport) -> Any:
+    """Return a JSON value that begins on a line."""
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        return _DECODER.decode(text)
     except RecursionError:
-        try:
-            value, end = _DECODER.raw_decode(_shallow(text), start)
-        except RecursionError:
-            raise ValueError("not valid JSON: brackets that are never closed") from None
+        pass
+    except ValueError as error:
+        first_line = line - 1 + getattr(error, "lineno", 1)
+        report.bad(first_line, f"not valid JSON: {error}")
 
-    return value, _skip_space(text, end)
+    try:
+        return _DECODER.decode(_shallow(text))
+    except (RecursionError, ValueError):
+        report.bad(line, "not valid JSON: brackets that are never closed")
 
 
 def _shallow(text: str) -> str:
-    """Return JSON of the same length with 0 for each list and object below `LEVELS` others."""
+    """Return JSON with 0 for each list and object below `LEVELS` others."""
     parts = []
-    start = 0
     depth = 0
 
-    for bracket in _BRACKET.finditer(text):
-        if bracket[0] in "[{":
-            depth += 1
-            if depth == LEVELS + 1:
-                parts.append(text[start : bracket.start()])
-                start = bracket.start()
-        elif bracket[0] in "]}":
-            if depth == LEVELS + 1:
-                parts.append("0" + re.sub(r"[^\n]", " ", text[start + 1 : bracket.end()]))
-                start = bracket.end()
+    for part in _PARTS.findall(text):
+        is_start = part in ("[", "{")
+        depth += is_start
+        if depth <= LEVELS:
+            parts.append(part)
+        elif is_start and depth == LEVELS + 1:
+            parts.append("0")
 
-            depth -= 1
+        depth -= part in ("]", "}")
 
-    return "".join([*parts, text[start:]])
+    return "".join(parts)
 
 
 def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError(f"the key {repeated(key for key, _ in pairs)!r} occurs twice")
+    if twice := repeated(key for key, _ in pairs):
+        raise ValueError(f"the key {twice!r} occurs twice in {quoted(dict(pairs))}")
 
-    return row
+    return dict(pairs)
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_with_keys_once)
@@ -273,11 +199,11 @@ def by_role(rows: Iterable[Row], report: RowReport) -> Iterator[Row]:
         if "anchor" in row or "sentence" not in row:
             yield line, row
         elif row.get("split") != "aigen":
-            report.leave_out("plain sentence")
+            report.dropped["plain sentence"] += 1
         else:
             keys = sorted((key for key in row if key.isdecimal() and row[key]), key=int)
             if len(keys) not in roles:
-                report.stop(
+                report.bad(
                     line,
                     f"{len(keys)} sentences under numbered keys; "
                     "an LLM row has 3 (STS pattern) or 2 (NLI pattern)",
@@ -308,7 +234,7 @@ def read_lines(
         match = fits.fullmatch(content.strip())
 
         if blank and not content.strip():
-            report.leave_out(blank)
+            report.dropped[blank] += 1
         elif match is None:
             report.bad(line, f"{quoted(content)} is not of the form {pattern}")
         else:
@@ -331,7 +257,7 @@ def _read_paragraphs(lines: Iterable[str], report: RowReport, *, cell: str) -> I
         paragraph = row[cell]
         marked = paragraph.startswith("= ") and paragraph.endswith(" =")
         if marked and paragraph.strip("= "):
-            report.leave_out("heading")
+            report.dropped["heading"] += 1
         else:
             for sentence in split_sentences(paragraph):
                 yield line, {cell: sentence}

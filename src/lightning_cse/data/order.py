@@ -2,13 +2,12 @@
 batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 from torch import Tensor
 
 from lightning_cse.errors import DataError
@@ -32,41 +31,6 @@ def shuffled(count: int, generator: torch.Generator) -> Tensor:
     return torch.randperm(count, generator=generator, dtype=dtype)
 
 
-def weighted_order(sources: np.ndarray, weights: Sequence[float], seed: int, epoch: int) -> Tensor:
-    r"""Return the rows of an epoch, drawn by the weights of their sources: (rows per epoch,).
-
-    A row of weight w is drawn :math:`\lfloor w \rfloor` times per epoch, and once more in some
-    epochs: the rows of a source take turns at as many extra draws as the fractional part of w gives
-    them. So all epochs have the same length, and no row waits longer than another. The c copies of
-    a row in an epoch get the keys :math:`(k + u)/c` for :math:`k = 0 \dots c - 1`, with u drawn
-    from (seed, epoch) for each row, and the keys sort the epoch: copies are 1/c of it apart.
-
-    Args:
-        sources: the number of each row's source: (rows,).
-        weights: the weight of each source.
-        seed: decides the order.
-        epoch: the number of the epoch.
-    """
-    rows = np.bincount(sources, minlength=len(weights))
-    integers = np.floor(weights).astype(np.int64)
-    extra = np.floor(np.subtract(weights, integers) * rows + 0.5).astype(np.int64)
-    turn = np.zeros_like(sources)  # of each row among those of its source
-    generator = seeded_generator(seed, 0, 1)  # that of an epoch has no third number
-    for source, count in enumerate(rows.tolist()):
-        order = torch.randperm(count, generator=generator).numpy()
-        turn[np.flatnonzero(sources == source)[order]] = np.arange(count)
-
-    is_extra = (turn - epoch * extra[sources]) % rows[sources] < extra[sources]
-    copies = integers[sources] + is_extra
-    repeated = np.repeat(np.arange(len(sources)), copies)
-    copy = np.arange(len(repeated)) - np.repeat(np.cumsum(copies) - copies, copies)
-    generator = seeded_generator(seed, epoch)
-    within = torch.rand(len(sources), generator=generator, dtype=torch.float64).numpy()
-    keys = (copy + within[repeated]) / copies[repeated]
-
-    return torch.from_numpy(repeated[np.argsort(keys, kind="stable")])
-
-
 @dataclass(frozen=True)
 class Gathering:
     """Rows (one boolean each) that leave the batches they were drawn for, until ``threshold`` of
@@ -87,8 +51,7 @@ class BatchLoader:
     have no negatives.
 
     ``state_dict`` holds the epoch, position and waiting rows as of the last batch that was yielded;
-    the data module stores it in checkpoints. The order is drawn again from the epoch, and a digest
-    in the state shows whether it is the same.
+    the data module stores it in checkpoints. The order is drawn again from the epoch.
 
     Args:
         order_of: returns the rows of an epoch in order, equally many in each: (rows per epoch,).
@@ -196,7 +159,6 @@ class BatchLoader:
             "epoch": self.epoch,
             "position": self.position,
             "rows": len(self.order),
-            "order": _digest(self.order),
             "waiting": self._waiting.clone(),
         }
 
@@ -212,12 +174,6 @@ class BatchLoader:
         self._begin(state["epoch"])
         self.position = state["position"]
         self._waiting = state["waiting"]
-
-        if _digest(self.order) != state["order"]:
-            raise DataError(
-                "the order of the rows in the checkpoint cannot be drawn again: resume with its "
-                "version of torch, or start again with force=true"
-            )
 
 
 def count_batches(rows: int, batch_size: int, *, drop_last: bool) -> tuple[int, int]:
@@ -240,10 +196,6 @@ def limited(batches: int, limit: int | float | None) -> int:
         return int(limit * batches)
 
     return batches if limit is None else min(limit, batches)
-
-
-def _digest(order: Tensor) -> str:
-    return xxhash.xxh3_128_hexdigest(order.numpy().data)
 
 
 def seeded_generator(*seed: int) -> torch.Generator:

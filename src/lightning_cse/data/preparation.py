@@ -12,8 +12,7 @@ from datasets import Dataset
 from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.leaks import REASON, all_pairs, free_of
 from lightning_cse.data.own_rows import OwnRows
-from lightning_cse.data.read import FileFormat
-from lightning_cse.data.rows import SOURCE, Account, made_of, origin_of, with_columns, with_constant
+from lightning_cse.data.rows import Account, made_of, origin_of, with_columns
 from lightning_cse.data.settings import ContrastiveData
 from lightning_cse.data.split import (
     fewer_llm_rows,
@@ -49,15 +48,12 @@ def read_tables(
     read = functools.partial(read_sources, data_dir=settings.data_dir)
     read_own = functools.partial(
         read,
-        form=FileFormat.of(settings),
+        columns=settings.columns,
         takes=f"the method reads {listing}" if roles else "",
         cache_dir=Path(settings.cache_dir).expanduser() if settings.cache_dir else None,
     )
     account: Account = Counter()
     tables = read_own(settings.sources, key="data.train", account=account)
-
-    if settings.is_weighted:
-        tables = [with_constant(table, SOURCE, number) for number, table in enumerate(tables)]
 
     return Tables(
         numbered(tables),

@@ -5,33 +5,37 @@ role, and the ``file`` and ``line`` of each row. `read_files` reads the user's o
 """
 
 import contextlib
-import csv
 import functools
 import glob
+import hashlib
 import itertools
+import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datasets import Dataset
+from datasets.table import InMemoryTable
 
 from lightning_cse.data.columns import (
     Columns,
-    canonical,
+    converters,
     declared_columns,
+    is_number,
     listed,
     negatives,
     recognise,
 )
 from lightning_cse.data.declarations import CORPORA
-from lightning_cse.data.files import lines_of, read_bytes
+from lightning_cse.data.files import lines_of, read_bytes, sha256_of, state_of
 from lightning_cse.data.formats import (
     Row,
     RowReport,
@@ -43,74 +47,29 @@ from lightning_cse.data.formats import (
     read_lines,
     repeated,
 )
-from lightning_cse.data.row_table import fingerprint_sha256, read_rows
-from lightning_cse.data.rows import BATCH, Account, concatenate, names_of, origin_of
-from lightning_cse.errors import ConfigError, DataError, one_line
-from lightning_cse.runs import public
+from lightning_cse.data.rows import (
+    BATCH,
+    FILE,
+    LINE,
+    Account,
+    SourceFile,
+    concatenate,
+    count_dropped,
+    names_of,
+    origin_of,
+    with_files,
+)
+from lightning_cse.data.token_cache import usable
+from lightning_cse.errors import DataError, one_line
+from lightning_cse.runs import atomic_file, public, write_json
 
 HUB = "hub:"
-_OTHER_DELIMITERS = (";", "\t", "|", ",")
+VERSION = 3  # of the files in the cache
+LARGE = 2**24  # bytes; a smaller file is read into memory
 _GZ = re.compile(r"\.gz$", re.IGNORECASE)
 _EXCEL = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)  # a first line that names the delimiter
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FileFormat:
-    """How the user's own files are read, as far as they do not say it themselves.
-
-    Args:
-        columns: our names mapped to columns of the files, besides those that are recognised.
-        delimiter: between the cells of ``.csv`` and ``.tsv`` files; None: a comma and a tab, or the
-            one of semicolon, tab, bar and comma that splits the first line into known columns.
-        encoding: of files of text; None: that of the byte-order mark, or UTF-8.
-        skips_bad_rows: whether rows that cannot be used are left out and counted.
-        key: the config node of these settings, for messages.
-
-    Raises:
-        ConfigError: if the delimiter is no character, or the encoding is not known.
-    """
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    delimiter: str | None = None
-    encoding: str | None = None
-    skips_bad_rows: bool = False
-    key: str = "data"
-
-    def __post_init__(self) -> None:
-        faults = []
-        if self.delimiter is not None and (
-            len(self.delimiter) != 1 or self.delimiter in '"\r\n\0\ufeff'
-        ):
-            faults.append(f"{self.key}.delimiter: must be one character, got {self.delimiter!r}")
-
-        try:
-            "a".encode(self.encoding or "utf-8")
-        except (LookupError, ValueError):
-            faults.append(f"{self.key}.encoding: no encoding {self.encoding!r} is known")
-
-        if faults:
-            raise ConfigError(faults)
-
-    @classmethod
-    def of(cls, settings: Any) -> Self:
-        """Return the format that the settings of a data set say."""
-        skips_bad_rows = settings.bad_rows == "skip"
-        return cls(settings.columns or {}, settings.delimiter, settings.encoding, skips_bad_rows)
-
-    def report(self, path: str) -> RowReport:
-        """Return the report of a file."""
-        advice = "; data.bad_rows=skip leaves such rows out" if self.key == "data" else ""
-        return RowReport(path, skip=self.skips_bad_rows, advice=advice)
-
-    def check_suffix(self, path: str, suffix: str) -> None:
-        """Raise DataError if a setting does not apply to a file with a suffix."""
-        if self.delimiter is not None and suffix not in (".csv", ".tsv"):
-            raise DataError(f"{path}: {self.key}.delimiter is for .csv and .tsv files only")
-
-        if self.encoding is not None and suffix in ("", ".parquet"):
-            raise DataError(f"{path}: {self.key}.encoding is for files of text only")
 
 
 def is_file(name: str) -> bool:
@@ -127,8 +86,9 @@ def is_file(name: str) -> bool:
 def read_files(
     sources: str | Sequence[str],
     *,
-    form: FileFormat | None = None,
     key: str,
+    columns: Mapping[str, str] | None = None,
+    columns_key: str = "data.columns",
     takes: str = "",
     cache_dir: Path | None = None,
     account: Account | None = None,
@@ -142,8 +102,9 @@ def read_files(
 
     Args:
         sources: the sources.
-        form: how they are read.
         key: the config key of the sources, with which messages of errors begin.
+        columns: our names mapped to columns of the files, besides those that are recognised.
+        columns_key: the config key of this mapping.
         takes: which columns the method takes, for messages.
         cache_dir: the folder of the cache, which holds the rows of large files.
         account: adds how many rows were ``read`` and ``dropped: <reason>``.
@@ -152,16 +113,16 @@ def read_files(
         DataError: with the file, and the line where there is one, of what cannot be read.
     """
     names = [sources] if isinstance(sources, str) else [str(source) for source in sources]
-    form = form or FileFormat()
+    recognised = functools.partial(recognise, mapped=columns or {}, key=columns_key, takes=takes)
 
     try:
         paths = [path for name in names for path in _paths_of(name)]
-        tables = [_read(path, form, takes, cache_dir, account) for path in paths]
+        tables = [_read(path, recognised, columns or {}, cache_dir, account) for path in paths]
     except DataError as error:
         raise DataError(f"{key}: {error}") from None
 
-    columns = [set(names_of(table)) - set(negatives(names_of(table))[1:]) for table in tables]
-    if any(names != columns[0] for names in columns):
+    required = [set(names_of(table)) - set(negatives(names_of(table))[1:]) for table in tables]
+    if any(names != required[0] for names in required):
         listing = "; ".join(f"{origin_of(table)} has {listed(names_of(table))}" for table in tables)
         raise DataError(f"{key}: files that are read together need the same columns: {listing}")
 
@@ -208,43 +169,42 @@ class _Table:
 
 
 def _read(
-    name: str, form: FileFormat, takes: str, cache_dir: Path | None, account: Account | None
+    name: str,
+    recognised: Callable[..., dict[str, str]],
+    columns: Mapping[str, str],
+    cache_dir: Path | None,
+    account: Account | None,
 ) -> Dataset:
     """Read one file with the columns of its layout."""
     path = name if name.startswith(HUB) else str(_expanded(name).absolute())
-    is_data_set = name.startswith(HUB) or Path(path).is_dir()
-    suffix = "" if is_data_set else _suffix(path)
-    form.check_suffix(path, suffix)
     sha256 = None
-    open_table: Callable[[FileFormat, RowReport], _Table]
+    open_table: Callable[[RowReport], _Table]
 
-    if is_data_set:
+    if name.startswith(HUB) or Path(path).is_dir():
         dataset = _data_set(path)
         size = dataset.data.nbytes
         sha256 = fingerprint_sha256(dataset)
         open_table = functools.partial(_open_data_set, dataset)
-    elif suffix in SUFFIXES:
+    elif _suffix(path) in SUFFIXES:
         size = Path(path).stat().st_size
-        open_table = _OPENERS[suffix]
+        open_table = _OPENERS[_suffix(path)]
     else:
         raise DataError(f"{path}: {FORMS}")
 
     def load(report: RowReport) -> tuple[Columns, Iterator[Row]]:
-        table = open_table(form, report)
-        names = recognise(
-            table.columns, form.columns, key=f"{form.key}.columns", path=path, takes=takes
-        )
+        table = open_table(report)
+        names = recognised(table.columns, path=path)
         used = list(dict.fromkeys(names.values()))
         log.info("%s: columns: %s; used: %s", path, listed(table.columns), listed(used))
         lengths = {names[role]: table.longest_list(names[role]) for role in negatives(names)}
 
-        return declared_columns(names, lengths, path), table.rows(used)
+        return declared_columns(names, lengths), table.rows(used)
 
     return read_rows(
         load,
         _GZ.sub("", name),
-        form.report(path),
-        identity=[sorted(form.columns.items()), form.delimiter, form.encoding, form.skips_bad_rows],
+        path,
+        identity=sorted(columns.items()),
         sha256=sha256,
         size=size,
         cache_dir=cache_dir,
@@ -255,22 +215,20 @@ def _read(
 # Text --------------------------------------------------------------------------------------------
 
 
-def _lines(form: FileFormat, report: RowReport) -> Iterator[str]:
-    advice = f"; save the file as UTF-8, or set {form.key}.encoding, as in latin-1"
-    return lines_of(Path(report.path), form.encoding, advice=advice)
-
-
-def _open_delimited(usual: str, form: FileFormat, report: RowReport) -> _Table:
+def _open_delimited(usual: str, report: RowReport) -> _Table:
     """Read delimited text; the first line may name the delimiter, as Excel's."""
-    lines = _lines(form, report)
+    lines = lines_of(Path(report.path))
     number, header = 1, next(lines, "")
     excel = _EXCEL.fullmatch(header)
     if excel:
         number, header = 2, next(lines, "")
+        delimiter = excel[1]
+    else:
+        delimiter = next((sign for sign in (usual, *";\t|,") if sign in header), usual)
 
-    delimiter = form.delimiter or (excel[1] if excel else _delimiter_of(header, usual, form))
-    text = itertools.chain([header], lines)
-    rows = read_delimited(text, report, delimiter=delimiter, line=number)
+    rows = read_delimited(
+        itertools.chain([header], lines), report, delimiter=delimiter, line=number
+    )
     first = next(rows, None)
     if first is None:
         raise DataError(f"{report.path}: no rows")
@@ -280,48 +238,35 @@ def _open_delimited(usual: str, form: FileFormat, report: RowReport) -> _Table:
     return _Table(columns, lambda _: itertools.chain([first], rows))
 
 
-def _delimiter_of(header: str, usual: str, form: FileFormat) -> str:
-    """Return the usual delimiter, unless the first line has only one cell, and another delimiter
-    splits it into cells of which one is a known or mapped column.
-    """
-    for delimiter in (usual, *_OTHER_DELIMITERS):
-        with contextlib.suppress(csv.Error):
-            names = next(csv.reader([header], delimiter=delimiter), [])
-            has_role = any(canonical(name) or name in form.columns.values() for name in names)
-            if len(names) > 1 and (has_role or delimiter == usual):
-                return delimiter
-
-    return usual
-
-
-def _open_sentences(form: FileFormat, report: RowReport) -> _Table:
+def _open_sentences(report: RowReport) -> _Table:
     """Read a sentence per line."""
 
     def rows(_: list[str]) -> Iterator[Row]:
-        for line, row in read_lines(_lines(form, report), report, blank="blank line"):
+        for line, row in read_lines(lines_of(Path(report.path)), report, blank="blank line"):
             if "\r" in row["text"]:
                 report.bad(line, "a CR within the line, which is a line end on old Macs")
-            else:
-                yield line, row
+
+            yield line, row
 
     return _Table({"text": report.path}, rows)
 
 
-def _open_json(form: FileFormat, report: RowReport) -> _Table:
+def _open_json(report: RowReport) -> _Table:
     """Read JSON, whose rows may have different columns; it is read twice, first for the columns."""
-    start = next(filter(str.strip, _lines(form, report)), "").lstrip()
+    path = Path(report.path)
+    start = next(filter(str.strip, lines_of(path)), "").lstrip()
     is_list = _suffix(report.path) == ".json" and start.startswith("[")
     parse = read_json_list if is_list else read_json_lines
-    first = next(parse(_lines(form, report), form.report(report.path)), (0, {}))
+    first = next(parse(lines_of(path), report), (0, {}))
     is_llm = has_authors_layout(first[1])
 
     def parsed(report: RowReport) -> Iterator[Row]:
-        rows = parse(_lines(form, report), report)
+        rows = parse(lines_of(path), report)
         return by_role(rows, report) if is_llm else rows
 
     columns: dict[str, str] = {}
     lengths: dict[str, int] = {}
-    for line, row in parsed(form.report(report.path)):
+    for line, row in parsed(RowReport(report.path)):
         for name, cell in row.items():
             columns.setdefault(name, f"{report.path}:{line}")
             if isinstance(cell, list):
@@ -340,7 +285,7 @@ def _open_json(form: FileFormat, report: RowReport) -> _Table:
 # Arrow -------------------------------------------------------------------------------------------
 
 
-def _open_parquet(form: FileFormat, report: RowReport) -> _Table:
+def _open_parquet(report: RowReport) -> _Table:
     path = Path(report.path)
     with _loading(report.path):
         packed = path.suffix.lower() == ".gz"
@@ -368,7 +313,7 @@ def _data_set(name: str) -> Dataset:
     return dataset
 
 
-def _open_data_set(dataset: Dataset, form: FileFormat, report: RowReport) -> _Table:
+def _open_data_set(dataset: Dataset, report: RowReport) -> _Table:
     tables = dataset.with_format("arrow")
     schema = dataset.features.arrow_schema
 
@@ -417,7 +362,7 @@ def _loading(path: str) -> Iterator[None]:
         raise DataError(public(f"{path}: cannot be loaded: {one_line(error)}")) from None
 
 
-_OPENERS: Mapping[str, Callable[[FileFormat, RowReport], _Table]] = {
+_OPENERS: Mapping[str, Callable[[RowReport], _Table]] = {
     ".csv": functools.partial(_open_delimited, ","),
     ".tsv": functools.partial(_open_delimited, "\t"),
     ".jsonl": _open_json,
@@ -430,3 +375,122 @@ _OPENERS: Mapping[str, Callable[[FileFormat, RowReport], _Table]] = {
 SUFFIXES = tuple(_OPENERS)
 """The ends of the names of files, in either case, each also followed by ``.gz``."""
 FORMS = f"a file of your own ends in {', '.join(SUFFIXES)}, optionally followed by .gz"
+
+
+# Rows to a table --------------------------------------------------------------------------------
+
+
+def read_rows(
+    load: Callable[[RowReport], tuple[Columns, Iterable[Row]]],
+    name: str,
+    path: str,
+    *,
+    identity: Any,
+    sha256: str | None = None,
+    only: tuple[str, str] | None = None,
+    size: int = 0,
+    cache_dir: Path | None = None,
+    account: Account | None = None,
+) -> Dataset:
+    """Return the declared columns of a source, with the ``file`` and ``line`` of each row.
+
+    Args:
+        load: returns the columns and the rows; not called if the cache has their table.
+        name: the name of the source in the official layout.
+        path: its path, for messages.
+        identity: what decides the rows beside the content of the source and ``only``.
+        sha256: identifies the content of a data set; None: that of the bytes of the file.
+        only: a column and the value that it must have.
+        size: bytes, which decide whether the table is written to the cache.
+        cache_dir: the folder of the cache; None keeps the table in memory.
+        account: adds how many rows were ``read`` and ``dropped: <reason>``.
+
+    Raises:
+        DataError: for a bad row, a source without rows, or a cache that cannot be used.
+    """
+    counts: Account = Counter()
+
+    if cache_dir is None or size < LARGE:
+        sha256 = sha256 or sha256_of(Path(path))
+        schema, batches = _batches(load, only, path, counts)
+        table: Any = InMemoryTable(pa.Table.from_batches(batches, schema))
+    else:
+        state = sha256 or state_of(Path(path))
+        stored = cache_dir / "rows" / f"{_digest(path, state, identity, only)}.arrow"
+        notes = stored.with_suffix(".json")
+
+        with usable(stored):
+            if not notes.exists():
+                sha256 = sha256 or sha256_of(Path(path))
+                schema, batches = _batches(load, only, path, counts)
+                with atomic_file(stored) as out, pa.ipc.new_stream(out, schema) as writer:
+                    for batch in batches:
+                        writer.write_batch(batch)
+
+                write_json(notes, {"sha256": sha256, "counts": dict(counts)})
+
+            saved = json.loads(notes.read_bytes())
+            sha256, counts = saved["sha256"], Counter(saved["counts"])
+            table = Dataset.from_file(str(stored)).data
+
+    if not table.num_rows:
+        reasons = ", ".join(name.removeprefix("dropped: ") for name in counts if name != "read")
+        which = f" with {only[0]} {only[1]}" if only else ""
+        usable_rows = f" that can be used: {reasons}" if reasons else ""
+        raise DataError(f"{path}: no rows{which}{usable_rows}")
+
+    if account is not None:
+        account.update(counts)
+
+    rows = Dataset(table, fingerprint=_digest(path, sha256, identity, only))
+
+    return with_files(rows, [SourceFile(name, path, sha256)])
+
+
+def _batches(
+    load: Callable[[RowReport], tuple[Columns, Iterable[Row]]],
+    only: tuple[str, str] | None,
+    path: str,
+    counts: Account,
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema of a table, and its batches, which count their rows."""
+    report = RowReport(path)
+    columns, rows = load(report)
+    plan = list(converters(columns))
+    types = {name: pa.float64() if is_number(convert) else pa.string() for name, _, convert in plan}
+    schema = pa.schema(types | {FILE: pa.string(), LINE: pa.int64()})
+    file = public(path)
+
+    def converted() -> Iterator[dict[str, Any]]:
+        for line, row in rows:
+            values: dict[str, Any] = {FILE: file, LINE: line}
+            try:
+                for name, cell, convert in plan:
+                    values[name] = convert(row[cell])
+            except KeyError:
+                report.bad(line, f"no column {cell!r}; found: {listed(row)}")
+            except ValueError as error:
+                report.bad(line, f"{cell} {error}")
+
+            if only is None or values[only[0]] == only[1]:
+                yield values
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        values = converted()
+        for batch in iter(lambda: list(itertools.islice(values, BATCH)), []):
+            counts["read"] += len(batch)
+            yield pa.RecordBatch.from_pylist(batch, schema)
+
+        counts["read"] += sum(report.dropped.values())
+        count_dropped(counts, report.dropped)
+
+    return schema, batches()
+
+
+def fingerprint_sha256(dataset: Dataset) -> str:
+    """Return the sha256 of a fingerprint, which identifies the content of a dataset."""
+    return hashlib.sha256(dataset._fingerprint.encode()).hexdigest()  # no public name
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([VERSION, *parts]).encode()).hexdigest()[:32]

@@ -27,11 +27,9 @@ FILE, LINE = "file", "line"
 """Where a row comes from."""
 MADE_OF = "made_of"
 """The numbers of the corpus rows that a training row is made of."""
-SOURCE = "source"
-"""The number of a row's source, if sources have weights."""
 ADDED = "added"
 """Whether `Hybrid` added the row to its corpus."""
-ORIGIN = (FILE, LINE, MADE_OF, SOURCE)
+ORIGIN = (FILE, LINE, MADE_OF)
 """The columns that go with a row, whatever its sentences become."""
 
 Account = Counter[str]

@@ -14,7 +14,6 @@ Augmentation = Callable[[Sequence[int], str], list[int]]
 """Maps the tokens of a sentence, and the sentence, to the tokens of another view; deterministic."""
 
 HELD_OUT_SHARE = 0.05  # our choice, if neither held-out rows nor a share is given
-LARGEST_WEIGHT = 1000  # a larger one is a mistake, and its epochs would fill the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +39,7 @@ class ContrastiveData:
         watched_in: sources that must have the anchors of the watched rows.
         llm_rows_together: see `Gathering`; None leaves LLM rows in the batch that they are drawn
             for.
-        weights: how often the rows of each source of ``train`` are drawn per epoch (see
-            `weighted_order`);
-            None: once.
         columns: the columns of the user's own files by role.
-        delimiter: between the cells of their ``.csv`` and ``.tsv`` files (see `FileFormat`).
-        encoding: of their files of text; None: UTF-8.
-        bad_rows: ``error``, or ``skip`` to leave out rows of their files that cannot be used.
         negatives: ``mined``: rows without a negative get those that `mine_negatives` finds.
         negatives_encoder: the model that finds them, as `lightning_cse.load` takes it; None: the
             encoder that is trained.
@@ -76,11 +69,7 @@ class ContrastiveData:
     llm_rows: Annotated[int, Field(ge=0)] | None = None
     watched_in: Sequence[str] = ()
     llm_rows_together: int | None = None
-    weights: Sequence[Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)]] | None = None
     columns: Mapping[str, str] | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    bad_rows: Literal["error", "skip"] = "error"
     negatives: Literal["mined"] | None = None
     negatives_encoder: str | None = None
     negatives_share: Annotated[float, Field(gt=0, le=1)] = 0.95
@@ -88,31 +77,18 @@ class ContrastiveData:
     num_proc: Annotated[int, Field(ge=1)] | None = None
 
     def __post_init__(self) -> None:
-        faults = []
         if self.held_out is not None and self.held_out_share is not None:
-            faults.append(
-                "data.held_out: cannot be combined with data.held_out_share; "
-                "set one of them to null"
+            raise ConfigError(
+                [
+                    "data.held_out: cannot be combined with data.held_out_share; "
+                    "set one of them to null"
+                ]
             )
-
-        if self.is_weighted and self.llm_rows_together is not None:
-            faults.append("data.weights: cannot be combined with data.llm_rows_together")
-
-        if self.weights is not None and len(self.weights) != len(self.sources):
-            faults.append("data.weights: must have a number for each source of data.train")
-
-        if faults:
-            raise ConfigError(faults)
 
     @property
     def sources(self) -> list[str]:
         """The names of the sources to train on."""
         return [self.train] if isinstance(self.train, str) else [str(name) for name in self.train]
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether some source has a weight other than 1."""
-        return self.weights is not None and any(weight != 1 for weight in self.weights)
 
     @property
     def share(self) -> float:

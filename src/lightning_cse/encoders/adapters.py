@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from lightning_cse.errors import EncoderError
@@ -55,20 +54,9 @@ class Adapter:
                 torch.default_generator.manual_seed(torch.initial_seed())
                 self.model: PeftModel = peft.get_peft_model(backbone, self.config)
         except (ValueError, TypeError, NotImplementedError) as error:
-            raise EncoderError(
-                f"encoder.adapter: {' '.join(str(error).split())} The linear layers of "
-                f"{backbone.config.model_type} are {', '.join(_linear_layers(backbone))}"
-            ) from error
+            raise EncoderError(f"encoder.adapter: {' '.join(str(error).split())}") from error
 
         weights = dict(backbone.named_parameters())
-        outside = {id(weight) for weight in self.model.parameters() if weight.requires_grad}
-        outside -= set(map(id, weights.values()))
-        if outside:
-            raise EncoderError(
-                f"encoder.adapter: {_adapter_type(self.config)} has weights outside the encoder's "
-                "layers; choose another type, such as peft.LoraConfig"
-            )
-
         if not any(weight.requires_grad for weight in weights.values()):
             raise EncoderError("encoder.adapter: trains nothing; leave out inference_mode")
 
@@ -167,13 +155,3 @@ def _built(node: Mapping[str, Any], base: type[Any]) -> PeftConfig:
 def _fingerprint(weight: torch.Tensor) -> float:
     """Return a number that an initialisation which changes the weight changes, too."""
     return float(weight.detach().sum(dtype=torch.float64))
-
-
-def _linear_layers(backbone: nn.Module) -> list[str]:
-    """Return the names of linear layers, those in all blocks once."""
-    names = dict.fromkeys(
-        ".".join(part for part in name.split(".")[-3:] if not part.isdigit())
-        for name, module in backbone.named_modules()
-        if isinstance(module, nn.Linear)
-    )
-    return list(names)

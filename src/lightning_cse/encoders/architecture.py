@@ -101,31 +101,6 @@ def is_causal(backbone: PreTrainedModel) -> bool:
     return bool(torch.dist(before_1, before_2) <= 1e-4 * before_1.norm())
 
 
-def attend_both_ways(backbone: PreTrainedModel, name: str) -> None:
-    """Remove the causal mask of a decoder, so that a token sees all tokens of its sentence.
-
-    Source: LLM2Vec (BehnamGhader et al. 2024), section 2.1, the first of three steps.  Differs:
-    nothing.  Raises EncoderError if the architecture does not allow it.
-    """
-    model_type = backbone.config.model_type
-    if not is_decoder(backbone.config):
-        raise EncoderError(
-            f"encoder.bidirectional: the {model_type} {name} is bidirectional already; leave it out"
-        )
-
-    backbone.config.is_causal = False  # masks of padded sentences
-    for module in backbone.modules():
-        if getattr(module, "is_causal", False):
-            vars(module)["is_causal"] = False  # attention without a mask
-
-    if is_causal(backbone):
-        raise EncoderError(
-            f"encoder.bidirectional: the attention of {model_type} ({name}) stays causal in "
-            "transformers; leave it out, or choose another architecture (qwen2, qwen3, llama, "
-            "mistral, gemma3)"
-        )
-
-
 def set_dropout(config: PreTrainedConfig, p: float | None) -> None:
     """Set every dropout probability of a config, whatever keys its architecture has for them.
 

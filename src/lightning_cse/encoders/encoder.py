@@ -15,7 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lightning_cse.devices import to_device
 from lightning_cse.encoders.architecture import (
     MODEL_TYPES,
-    attend_both_ways,
     avoid_host_reads,
     checkpoint_layers,
     drops,
@@ -52,7 +51,7 @@ class SentenceEncoder(nn.Module):
     prompt, None for NGCSE's two), the end token (``last_token``; appended if the tokenizer writes
     no special token at the end), or all real tokens of two layers (`EARLIER_STATES`). A causal
     model pools the last token of a prompt without a mask, by default `PROMPT_EOL`, and has no
-    ``cls``; ``bidirectional`` removes its causal mask (`attend_both_ways`). ``cls_pooler`` applies
+    ``cls``. ``cls_pooler`` applies
     the checkpoint's own pooler to the first token, :math:`\tanh(W h_1 + b)`. SimCSE's authors test
     their supervised checkpoints this way, the unsupervised ones with ``cls`` (authors' code,
     ``evaluation.py``).
@@ -86,7 +85,6 @@ class SentenceEncoder(nn.Module):
         prompts: Sequence[str] | None = None,
         denoise: bool = False,
         freeze_embeddings: bool = False,
-        bidirectional: bool = False,
         instructions: Mapping[str, str] | None = None,
         compile: bool = False,  # noqa: A002 - the option's name,
         adapter: Any = None,
@@ -100,15 +98,11 @@ class SentenceEncoder(nn.Module):
                 f"encoder.max_length: {max_length} is more than the {limit} positions of {name}"
             )
 
-        if bidirectional:
-            attend_both_ways(backbone, name)
-
         self.is_decoder = is_decoder(backbone.config)
         self.is_causal = self.is_decoder and is_causal(backbone)
         """Whether a token sees only the tokens before it."""
         check_pooling(pooling, backbone, name, self.is_causal)
         self.backbone = backbone
-        self.bidirectional = bidirectional
         self.tokenizer = Tokenizer(tokenizer, digests["tokenizer"])
         self.instructions = complete(instructions)
         """The text before a sentence by its use; empty without instructions."""
@@ -309,7 +303,6 @@ class SentenceEncoder(nn.Module):
             self.pooling,
             pad_id=self.tokenizer.pad_id,
             is_causal=self.is_causal,
-            bidirectional=self.bidirectional,
             draws=self.training or torch.is_grad_enabled(),
             most=most,
             denoise=self.denoise if denoise is None else denoise,

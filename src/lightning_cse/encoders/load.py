@@ -59,7 +59,6 @@ class EncoderOptions(TypedDict, total=False):
     prompts: Sequence[str] | None
     denoise: bool
     freeze_embeddings: bool
-    bidirectional: bool
     instructions: Mapping[str, str] | None
     compile: bool
     adapter: Any  # peft is an extra, so its type is not named here

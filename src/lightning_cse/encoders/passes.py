@@ -50,7 +50,6 @@ class Passes:
     pooling: str
     pad_id: int
     is_causal: bool
-    bidirectional: bool
     draws: bool
     most: int | None = None
     denoise: bool = False

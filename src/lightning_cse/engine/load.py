@@ -307,6 +307,9 @@ def _build_encoder(settings: Mapping[str, Any], options: Mapping[str, Any]) -> S
     from lightning_cse.encoders import load_encoder, tiny_encoder
 
     arguments = {**settings, **options}
+    if arguments.pop("bidirectional", False):  # a key of version 0.1
+        raise EncoderError("encoder.bidirectional: only version 0.1 loads such a model")
+
     tiny = arguments.pop("_target_").endswith("tiny_encoder")
     make: Callable[..., SentenceEncoder] = tiny_encoder if tiny else load_encoder
     try:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from datasets import Dataset
 
-from lightning_cse.data.read import FileFormat, read_files
+from lightning_cse.data.read import read_files
 from lightning_cse.data.rows import files_of, names_of
 from lightning_cse.errors import ConfigError, DataError
 
@@ -21,8 +21,6 @@ class OwnFiles:
             ``{dev: ..., test: ...}``.
         key: the config key of the files, for messages.
         columns: the columns of the files that have other names, by the names that tasks read.
-        delimiter: between the cells of a table; None recognises it.
-        encoding: of text; None is UTF-8.
 
     Raises:
         ConfigError: if the files have another form.
@@ -31,8 +29,6 @@ class OwnFiles:
     files: Any
     key: str
     columns: Mapping[str, str] | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
 
     def __post_init__(self) -> None:
         sources = self.sources
@@ -56,8 +52,9 @@ class OwnFiles:
         renamed = {name: names[name] for name in names if name in {*columns, *optional}}
         rows = read_files(
             self.sources[split],
-            form=FileFormat(renamed, self.delimiter, self.encoding, key="own"),
             key=self.key,
+            columns=renamed,
+            columns_key="own.columns",
             takes=f"{self.key} reads {', '.join(columns)}",
         )
         missing = [name for name in columns if name not in rows.column_names]

@@ -21,7 +21,6 @@ from lightning_cse.arguments import hydra_text
 from lightning_cse.config.compose import task_overrides
 from lightning_cse.data.corpora import read_sources
 from lightning_cse.data.provenance import read_provenance, write_provenance
-from lightning_cse.data.read import FileFormat
 from lightning_cse.data.roles import RoleRows
 from lightning_cse.data.rows import check_column, digests_of
 from lightning_cse.engine.build import built
@@ -303,7 +302,7 @@ def draw_sentences(
     Raises DataError if there are fewer than the config wants, or the data has no such role.
     """
     build: RoleRows = built(cfg.data.rows)
-    tables = read_sources(cfg.data.train, data_dir, key="data.train", form=FileFormat.of(cfg.data))
+    tables = read_sources(cfg.data.train, data_dir, key="data.train", columns=cfg.data.columns)
     rows = build(tables, Counter())
     for name in roles:
         check_column(rows, name)

@@ -4,8 +4,6 @@ those trained on.
 
 import hashlib
 import json
-from collections import Counter
-from itertools import chain
 
 import pytest
 import torch
@@ -87,18 +85,11 @@ def test_held_out_share_is_disjoint_and_the_same_for_every_seed(rows, train, cou
     assert adds_up(fewer.counts)
 
 
-TWO = {"train": [*INLI, "inli/val"], "rows": INLIQuadruples()}
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"held_out_share": 0.998}, r"held_out_share: 0\.998 of 410 sentences leaves too few"),
         ({"held_out": WIKI, "held_out_share": 0.1}, "held_out: cannot be combined"),
-        (TWO | {"weights": [1]}, "weights: must have a number for each source"),
-        (TWO | {"weights": [1, 2], "llm_rows_together": 4}, "weights: cannot be combined"),
-        (TWO | {"weights": [1, 3], "batch_size": 512}, "weights: some rows are drawn 3"),
-        (TWO | {"weights": [1, 0.001]}, "weights: an epoch has no row of inli/val: raise"),
     ],
 )
 def test_settings_that_are_refused(options, message):
@@ -189,7 +180,7 @@ def test_evaluated_pairs_are_not_trained_on(leaking, tmp_path):
     assert len(data.digests) == 4, "of every file that decides the rows"
 
 
-# The user's own rows, some of which lack roles, and weights
+# The user's own rows, some of which lack roles
 
 OWN = """premise,explicit_entailment,implied_entailment,contradiction,neutral
 Ann closed the window.,Ann shut a window.,Ann felt cold.,Ann opened it.,No.
@@ -246,22 +237,6 @@ def test_role_that_some_rows_lack(own_path):
     batch = next(iter(data.train_dataloader()))
 
     assert [len(batch["roles"][role]) for role in QUADRUPLE] == [5, 3, 3, 3]
-
-
-def test_weighted_rows_and_their_account(own_path):
-    data = with_own(own_path, weights=[0.5, 3])
-    names = ("rows an epoch", "rows an epoch: inli/train", f"rows an epoch: {own_path}")
-
-    assert [data.counts[name] for name in names] == [313, 298, 15]
-
-    rows = Counter(chain(*batch_rows(data)))
-
-    assert sum(rows.values()) == 313
-    assert [rows[row] for row in range(595, 600)] == [3] * 5
-
-    triplets = with_own(own_path, INLITriplets("both"), weights=[1, 2])
-
-    assert triplets.counts["rows an epoch"] == 2 * 595 + 2 * 3
 
 
 # Validation and test --------------------------------------------------------------------------

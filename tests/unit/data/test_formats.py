@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from lightning_cse.data.declarations import CORPORA
-from lightning_cse.data.formats import RowReport, drawn_splits, rows_of, split_sentences
-from lightning_cse.data.row_table import read_rows
+from lightning_cse.data.formats import drawn_splits, rows_of, split_sentences
+from lightning_cse.data.read import read_rows
 from lightning_cse.data.rows import names_of
 from lightning_cse.errors import DataError
 
@@ -50,7 +50,7 @@ def read(name, text):
     rows = read_rows(
         lambda report: (layout.columns, rows_of(lines, report, **options)),
         "x",
-        RowReport("x"),
+        "x",
         identity=[],
         sha256="0",
         account=counts,

@@ -1,4 +1,4 @@
-"""The order of rows: by seed and epoch, resumed at any batch, weighted, gathered."""
+"""The order of rows: by seed and epoch, resumed at any batch, gathered."""
 
 import functools
 from itertools import chain, islice
@@ -7,18 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_cse.data.order import BatchLoader, Gathering, permutation, weighted_order
+from lightning_cse.data.order import BatchLoader, Gathering, permutation
 from lightning_cse.errors import DataError
 
 
-def weighted(sizes, weights):
-    """Return the order of an epoch of sources of these sizes."""
-    return functools.partial(weighted_order, np.repeat(np.arange(len(sizes)), sizes), weights, 0)
-
-
-def loader(rows, seed=0, order_of=None, **options):
+def loader(rows, seed=0, **options):
     options = {"batch_size": 8, "drop_last": False} | options
-    order_of = order_of or functools.partial(permutation, rows, seed)
+    order_of = functools.partial(permutation, rows, seed)
 
     return BatchLoader(order_of, lambda index: index.tolist(), **options)
 
@@ -77,11 +72,7 @@ def test_repeated_epochs_have_the_order_of_the_first():
     assert [list(repeated) for _ in range(3)] == [first] * 3
 
 
-KINDS = {
-    "plain": {},
-    "weighted": {"order_of": weighted([40, 16], [1, 2.5])},
-    "gathered": {"gathering": Gathering(torch.arange(56) % 3 == 0, 6)},
-}
+KINDS = {"plain": {}, "gathered": {"gathering": Gathering(torch.arange(56) % 3 == 0, 6)}}
 
 
 @pytest.mark.parametrize("order", KINDS)
@@ -102,40 +93,10 @@ def test_resumed_loader_yields_same_batches(order):
         assert resumed == want
 
 
-def test_order_that_cannot_be_drawn_again_is_refused():
-    state = loader(56, seed=1).state_dict()
-    with pytest.raises(DataError, match="cannot be drawn again"):
-        loader(56).load_state_dict(state)
-
-
 def test_state_of_other_rows_is_refused():
-    state = loader(55, order_of=weighted([40, 15], [1, 2])).state_dict()
+    state = loader(70).state_dict()
     with pytest.raises(DataError, match="was made with 70 training rows, now there are 55"):
         loader(55).load_state_dict(state)
-
-
-# Weights
-
-
-def test_rows_are_drawn_as_often_as_their_weight():
-    sizes = [50, 30, 7]
-    weights = [1.0, 0.5, 2.3]
-    epochs = 100
-    batches = loader(sum(sizes), order_of=weighted(sizes, weights))
-    source = np.repeat(np.arange(3), sizes)
-    total = np.zeros(sum(sizes), dtype=int)
-
-    for _ in range(epochs):
-        counts = np.bincount(np.concatenate(list(batches)), minlength=len(total))
-
-        assert np.bincount(source, counts).tolist() == [50, 15, 16]  # 7 x 2.3 = 16.1
-        assert (np.abs(counts - np.array(weights)[source]) < 1).all()
-
-        total += counts
-
-    exact = epochs * np.array([1.0, 0.5, 16 / 7])[source]
-
-    assert np.abs(total - exact).max() < 1, "rows take turns"
 
 
 # Gathered rows

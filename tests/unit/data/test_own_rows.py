@@ -124,7 +124,6 @@ def test_experiments_that_a_layout_fits(files, method_of, layout, adds_up):
         ("INLI pairs", "simcse_sup", {}, r"data\.train: files of these layouts .* has premise"),
         ("triplets pairs", "gausscse", {}, r"pairs\.csv:2: no contradiction, .*12 of "),
         ("triplets pairs", "simcse_sup", {"llm_rows": 3}, r"data\.llm_rows: must be null"),
-        ("triplets labelled", "simcse_sup", {"weights": [1, 2]}, "weights: one row may be made"),
         ("scored", "simcse_sup", {}, "are a test set .*{anchor: sentence1, positive: sentence2}"),
         ("pairs", "sbert", {}, "no column 'label'; found: anchor, positive"),
         ("unscored", "sbert_regression", {}, "no column 'score'; found: sentence1, sent"),

@@ -145,7 +145,7 @@ def test_frozen_embeddings_are_left_out_and_a_state_with_them_is_read(model_type
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"_target_": "peft.LoraConfig", "target_modules": ["q_proj"]}, "bert are attention.self."),
+        ({"_target_": "peft.LoraConfig", "target_modules": ["q_proj"]}, "q_proj"),
         ({"_target_": "peft.PromptTuningConfig", "num_virtual_tokens": 3}, "PROMPT_TUNING is not"),
         ({"_target_": "peft.AdaLoraConfig", "total_step": 3}, "ADALORA is not supported"),
         ({**LORA, "inference_mode": True}, "trains nothing; leave out inference_mode"),

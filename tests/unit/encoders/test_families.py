@@ -96,12 +96,9 @@ def test_vectors_equal_transformers_whatever_side_it_pads(name, side, path, fold
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True}], ids=["causal", "both ways"])
 @pytest.mark.parametrize("name", [name for name in DECODERS if name != "gpt2"])
-def test_gradients_reach_every_weight_packed_and_padded(
-    name, options, dropout, folders, monkeypatch
-):
-    encoder = load(folders[name], pooling="last_token", dropout=dropout, **options).train()
+def test_gradients_reach_every_weight_packed_and_padded(name, dropout, folders, monkeypatch):
+    encoder = load(folders[name], pooling="last_token", dropout=dropout).train()
     packed = gradients_of(encoder, TEXTS)
     assert all(gradient.abs().sum() > 0 for gradient in packed)
     if dropout:
@@ -110,19 +107,6 @@ def test_gradients_reach_every_weight_packed_and_padded(
 
     pad_groups(encoder, monkeypatch)
     torch.testing.assert_close(gradients_of(encoder, TEXTS), packed, atol=1e-4, rtol=1e-3)
-
-
-@torch.no_grad()
-def test_without_the_causal_mask_the_first_token_sees_the_last(folders):
-    for name in ("qwen2", "qwen3", "llama", "mistral", "gemma3"):
-        causal = load(folders[name], pooling="mean").eval()
-        bidirectional = load(folders[name], pooling="cls", bidirectional=True).eval()
-        assert causal.is_causal
-        assert not bidirectional.is_causal
-        first, second = (
-            vectors_of(bidirectional, [text]) for text in ("Is that yours?", "Is that mine, then?")
-        )
-        assert torch.dist(first, second) > 1e-3 * first.norm()
 
 
 @pytest.mark.parametrize(
@@ -144,13 +128,6 @@ def test_a_recurrent_model_stays_causal(folders, tmp_path):
     hf.AutoModel.from_config(config).save_pretrained(tmp_path)
     hf.AutoTokenizer.from_pretrained(folders["qwen2"]).save_pretrained(tmp_path)
     assert load(tmp_path, pooling="last_token").is_causal
-    with pytest.raises(EncoderError, match=r"encoder\.bidirectional: the attention of mamba"):
-        load(tmp_path, bidirectional=True)
-
-
-def test_a_bidirectional_model_needs_no_switch(tmp_path):
-    with pytest.raises(EncoderError, match="is bidirectional already"):
-        load(save_kind("bert", tmp_path / "bert"), bidirectional=True)
 
 
 def test_an_encoder_decoder_is_refused(tmp_path):

@@ -116,9 +116,6 @@ def window_attention(
         k, v = (tensor.repeat_interleave(groups, 1) for tensor in (k, v))
 
     reach = options.get("sliding_window")
-    if reach is not None and windows.includes_bound:
-        reach += 1
-
     # Only the attention with dropout reads one bias per head; a long window's is large.
     bias = windows.bias_within(reach).to(q.dtype)
     if dropout > 0 and is_fast(q, dropout):

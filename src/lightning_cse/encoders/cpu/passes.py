@@ -110,9 +110,7 @@ class PackedPasses(PaddedPasses):
         Return the ids, a model's inputs, and the index in the row and the mask (n, length) of each
         token.
         """
-        windows = Windows.pack(
-            part.lengths, is_causal=self.is_causal, includes_bound=self.bidirectional
-        )
+        windows = Windows.pack(part.lengths, is_causal=self.is_causal)
         width = int(part.lengths.max())
         position = torch.arange(width).expand(len(part.lengths), -1)
         mask = position < torch.from_numpy(part.lengths)[:, None]

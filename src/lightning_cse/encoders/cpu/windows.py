@@ -29,18 +29,12 @@ class Windows:
     width: int
     starts: np.ndarray
     bias: Tensor
-    includes_bound: bool = False
-    """Whether a token sees those at the bound of a sliding window, as transformers' masks of both
-    directions do for a decoder.
-    """
     # Shared by all layers.
     _within: dict[int, Tensor] = field(default_factory=dict, repr=False)
     _biases: dict[tuple[torch.dtype, int | None], Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def pack(
-        cls, lengths: np.ndarray, *, is_causal: bool = False, includes_bound: bool = False
-    ) -> Windows:
+    def pack(cls, lengths: np.ndarray, *, is_causal: bool = False) -> Windows:
         """Pack sequences, the longest first, each into the first window with room, at the cheapest
         of a few widths.
         """
@@ -61,7 +55,7 @@ class Windows:
 
         bias = torch.zeros(count, 1, width, width).masked_fill_(is_other, -torch.inf)
 
-        return cls(count, width, starts, bias, includes_bound)
+        return cls(count, width, starts, bias)
 
     def bias_within(self, reach: int | None) -> Tensor:
         """Return the bias of a layer with a sliding window, whose tokens see those less than
