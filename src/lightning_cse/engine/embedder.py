@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,20 +30,6 @@ BATCH_SIZE = 1024
 """The sentences that are handed to the encoder at a time."""
 
 
-class Encoding(TypedDict, total=False):
-    """The arguments of `Embedder.encode` that do not change the type of its result."""
-
-    use: Use
-    prompt_name: str | None
-    prompt: str | None
-    batch_size: int
-    precision: Precision
-    normalize_embeddings: bool
-    truncate_dim: int | None
-    show_progress_bar: bool | None
-    device: str | torch.device | None
-
-
 @dataclass(repr=False)
 class Embedder:
     """A model that embeds sentences, in evaluation mode.
@@ -52,8 +37,8 @@ class Embedder:
     ``views`` are the names of a sentence's vectors, the primary one first: ``primary``; ``mean``,
     ``variance`` (GaussCSE); ``explicit``, ``implicit`` (DualCSE), and ``explicit_variance``,
     ``implicit_variance`` (DualGauss); ``pragmatic``, ``semantic`` (ImpScore). Sentences longer than
-    ``max_length`` tokens are truncated; ``embedded`` and ``truncated`` count sentences since the
-    model was loaded. ``answers`` is the torch module, ``method`` the qualified class of the method
+    ``max_length`` tokens are truncated; ``truncated`` counts them since the model was
+    loaded. ``answers`` is the torch module, ``method`` the qualified class of the method
     that trained it (of the module, if it was not trained here), ``run`` the run's folder,
     ``record`` the run's record, and ``digests`` the sha256 of weights and tokenizer. ``prompts``
     are texts to put before sentences, by name; None for the encoder's instructions.
@@ -67,7 +52,6 @@ class Embedder:
     record: dict[str, Any] = field(default_factory=dict)
     device: torch.device = torch.device("cpu")  # noqa: RUF009 - a device is immutable
     dtype: torch.dtype = torch.float32
-    embedded: int = 0
     truncated: int = 0
     prompts: dict[str, str] | None = None
 
@@ -139,7 +123,6 @@ class Embedder:
             return self._example[:0]
 
         table = TokenTable.of(texts, tokenizer)
-        self.embedded += len(texts)
         self.truncated += int((table.lengths > self.max_length).sum())
         # Sorted as a whole, so that sentences of one length need no padding.
         lengths = torch.from_numpy(table.lengths).clamp(max=self.max_length)
@@ -183,26 +166,6 @@ class Embedder:
 
         return self.encoder.instructed[use] if prompt is None else self.encoder.prompted(prompt)
 
-    @overload
-    def encode(
-        self,
-        sentences: Sentences,
-        view: str | None = ...,
-        *,
-        convert_to_tensor: Literal[False] = ...,
-        **options: Unpack[Encoding],
-    ) -> np.ndarray: ...
-
-    @overload
-    def encode(
-        self,
-        sentences: Sentences,
-        view: str | None = ...,
-        *,
-        convert_to_tensor: Literal[True],
-        **options: Unpack[Encoding],
-    ) -> Tensor: ...
-
     def encode(
         self,
         sentences: Sentences,
@@ -218,10 +181,10 @@ class Embedder:
         convert_to_tensor: bool = False,
         show_progress_bar: bool | None = None,
         device: str | torch.device | None = None,
-    ) -> np.ndarray | Tensor:
+    ) -> Any:
         """Return the vectors of sentences in one of the ``views``: (d,) for a string, else (n, d).
 
-        The vectors are as in an evaluation, in the order of the sentences, and in main memory. The
+        A NumPy array, or a tensor with ``convert_to_tensor``, in the order of the sentences. The
         names of the arguments are those of ``SentenceTransformer.encode``, as far as it has them.
 
         Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +16,6 @@ from torch import Tensor
 from lightning_cse.engine.embedder import Embedder, Sentences, check_count, checked_sentences
 from lightning_cse.errors import DataError, TaskError
 from lightning_cse.similarity import Comparison, cosine, is_same
-
-if TYPE_CHECKING:
-    from lightning_cse.engine.mteb import MTEBModel
 
 Scores = float | np.ndarray
 Relation = Literal["similar", "entails", "entailed_by"]
@@ -129,14 +126,6 @@ class SentenceModel(Embedder):
             ranked = compared.search(embedded, documents, k)
 
         return [[Hit(row, score) for row, score in pairs] for pairs in ranked]
-
-    def to_mteb(self) -> MTEBModel:
-        """Return this model as a model of the mteb library, for ``mteb.evaluate(model.to_mteb(),
-        tasks)``.
-        """
-        from lightning_cse.engine.mteb import MTEBModel
-
-        return MTEBModel(self, revision=self.digests["weights"][:12])
 
     @cached_property
     def _has_direction(self) -> bool:

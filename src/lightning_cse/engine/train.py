@@ -133,8 +133,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
 
 def _fast_dev_run(parts: Parts) -> None:
     """Make one step, one validation and one test, which leave nothing."""
-    callbacks = [parts.diagnostics, *parts.callbacks]
-    trainer = parts.make_trainer(logger=False, callbacks=callbacks)
+    trainer = parts.make_trainer(callbacks=[parts.diagnostics, *parts.callbacks])
     with training_errors(parts.data):
         trainer.fit(parts.method, parts.data)
         trainer.test(parts.method, parts.data, verbose=False)

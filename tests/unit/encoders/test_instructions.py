@@ -93,14 +93,6 @@ def test_a_search_has_queries_and_documents():
     assert [hit.row for hit in hits] == scores.argsort(descending=True).tolist()
     assert [hit.score for hit in hits] == pytest.approx(scores.sort(descending=True)[0].tolist())
 
-    adapter = model.to_mteb()
-    batches = [{"text": TEXTS}]
-    for prompt_name, use in {None: "default", "query": "query", "document": "document"}.items():
-        assert torch.equal(
-            adapter.encode(batches, task_metadata=None, prompt_type=prompt_name),
-            model.embed(TEXTS, use=use).vector,
-        )
-
     with pytest.raises(ConfigError, match="use: must be one of default, query, document"):
         model.embed(TEXTS, use="passage")
 

@@ -1,6 +1,4 @@
-"""Evaluation from a config to its record: every kind of model, resuming, what decides a result,
-mistakes.
-"""
+"""Evaluation from a config to its record: every kind of model, what decides a result, mistakes."""
 
 import json
 import shutil
@@ -8,7 +6,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 from oracles import result_of, save_tiny
 
 from lightning_cse.analysis.exporting import export
@@ -16,7 +13,7 @@ from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
-from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
+from lightning_cse.evaluation import EIS, STSB, run_tasks
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
 LIMITS = tuple(
@@ -45,14 +42,6 @@ def gauss(run_tiny, tmp_path_factory):
 @pytest.fixture(scope="module")
 def dual(run_tiny, tmp_path_factory):
     return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL).path
-
-
-@pytest.fixture
-def copied(gauss, tmp_path):
-    """A copy of the GaussCSE run, without evaluations."""
-    return Path(
-        shutil.copytree(gauss, tmp_path / gauss.name, ignore=shutil.ignore_patterns("evaluate"))
-    )
 
 
 def plain_encoder(folder, **options):
@@ -176,52 +165,16 @@ def test_long_sentences_are_counted(tiny, run):
     assert record["sentences_cut"] == {"stsb": longer}
 
 
-# Resuming, and what decides a result
+# What decides a result
 
 
-def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, monkeypatch):
-    line = (f"model={copied}", "+suite=nli", *LIMITS)
-    calls = []
-    original = NLI.evaluate
-
-    def stopped(self, *args):
-        calls.append(self.sources["test"])
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-
-        return original(self, *args)
-
-    monkeypatch.setattr(NLI, "evaluate", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        run(*line)
-
-    (tasks,) = (copied / "evaluate").glob("nli/*/tasks")
-    mtimes = {path: path.stat().st_mtime_ns for path in tasks.iterdir()}
-    assert sorted(path.stem for path in mtimes) == ["mnli", "snli", "stsb"]
-    assert not (tasks.parent / "record.json").exists()
-    resumed = run(*line).read()
-    assert calls == ["snli/test", "mnli/dev_mismatched", "sick/test", "sick/test"]
-    assert {path: path.stat().st_mtime_ns for path in mtimes} == mtimes
-    forced = run(*line, "force=true").read()
-    assert list(resumed["metrics"].items()) == list(forced["metrics"].items())
-
-
-def test_finished_evaluation_is_repeated_only_by_force(tiny, run, caplog):
+def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
     line = (f"model={tiny}", *READING)
-    result = run(*line)
-    first = result.read()
+    first = run(*line).read()
     assert run(*line).read() == first
-    result.record_path.unlink()
-    assert run(*line).read()["task_seconds"] == first["task_seconds"]  # from the file of the task
-    result.record_path.unlink()
-    half = run(*line, "precision=bf16-mixed").read()
+    half = run(*line, "precision=bf16-mixed", "force=true").read()
     assert half["precision"] == "bf16-mixed"
     assert half["task_seconds"] != first["task_seconds"]
-    (task,) = (result.path / "tasks").iterdir()
-    task.write_bytes(b'{"metrics": [1]}')
-    result.record_path.unlink()
-    assert run(*line).read()["metrics"] == first["metrics"]
-    assert f"{task} is damaged" in caplog.text
     assert run(*line, "force=true").read()["metrics"] == first["metrics"]
 
 
@@ -267,29 +220,3 @@ def test_mistakes_leave_no_folder(line, message, run, tmp_path):
         run("+suite=stsb", *line)
 
     assert not (tmp_path / "runs").exists()
-
-
-# mteb
-
-
-def test_mteb_adapter_gives_the_primary_view_and_its_cosines():
-    model = load("tiny", "cpu")
-    sentences = ["A cat sleeps.", "A dog barks at the moon.", "Rain.", "A cat is asleep."]
-    adapter = model.to_mteb()
-    batches = [{"text": sentences[:3]}, {"text": sentences[3:]}]
-    encoded = adapter.encode(batches, task_metadata=None)
-    assert torch.equal(encoded, model.embed(sentences).vector)
-    unit = torch.nn.functional.normalize(encoded.double())
-    matrix = adapter.similarity(encoded, encoded.numpy()[:2])
-    assert matrix == pytest.approx((unit @ unit[:2].T).numpy(), abs=1e-6)
-    pairwise = adapter.similarity_pairwise(encoded, encoded.flip(0)).tolist()
-    assert pairwise == pytest.approx((unit * unit.flip(0)).sum(1).tolist(), abs=1e-6)
-
-
-def test_mteb_accepts_the_adapter():
-    pytest.importorskip("mteb")
-    from mteb.models import EncoderProtocol
-
-    adapter = load("tiny", "cpu").to_mteb()
-    assert isinstance(adapter, EncoderProtocol)
-    assert adapter.mteb_model_meta.name == "lightning_cse/tiny"

@@ -69,7 +69,7 @@ def test_encode_accepts_any_iterable_and_counts_truncated_sentences():
     model = untrained(PointModel)
     assert model.max_length == 46
     vectors = model.encode(tuple(SENTENCES))
-    assert (model.embedded, model.truncated) == (6, 1)
+    assert model.truncated == 1
     unit = model.encode((text for text in SENTENCES), normalize_embeddings=True)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(unit, vectors / lengths, rtol=1e-5)

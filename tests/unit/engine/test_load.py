@@ -93,9 +93,9 @@ def test_checkpoint_of_another_run(run):
 def test_a_foreign_config_reads_no_variable(run, monkeypatch):
     monkeypatch.setenv("TOKEN", "secret")
     (run / CONFIG).write_text(
-        WRITTEN.replace("tiny_encoder", "tiny_encoder, source: '${oc.env:TOKEN}'")
+        WRITTEN.replace("tiny_encoder", "tiny_encoder, pooling: '${oc.env:TOKEN}'")
     )
-    with pytest.raises(DataError, match="interpolations are not read") as caught:
+    with pytest.raises(EncoderError) as caught:
         load(run)
 
     assert "secret" not in str(caught.value)
