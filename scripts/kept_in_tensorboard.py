@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lightning_cse.engine.record import final_values
+from lightning_cse.engine.reporting import final_values
 from lightning_cse.errors import reported
 from lightning_cse.loggers import build_loggers, log_final
 from lightning_cse.runs import Run

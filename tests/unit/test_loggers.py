@@ -13,7 +13,7 @@ from pytorch_lightning.demos.boring_classes import BoringModel
 from pytorch_lightning.loggers import CSVLogger
 from wandb.proto import wandb_internal_pb2
 
-from lightning_cse.engine.record import final_values
+from lightning_cse.engine.reporting import final_values
 from lightning_cse.loggers import build, build_loggers, log_final
 from lightning_cse.runs import Run
 

@@ -6,7 +6,7 @@ pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from lightning_cse.engine.record import final_values
+from lightning_cse.engine.reporting import final_values
 from lightning_cse.loggers import build_loggers, log_final
 from lightning_cse.runs import Run
 

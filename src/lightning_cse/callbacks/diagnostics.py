@@ -72,7 +72,6 @@ class Diagnostics(Callback):
         self.dropout = dropout
         self.curves: dict[str, list[float]] = {}
         """The values of each measure, side and view, one per evaluation after step 0."""
-        self._step = 0
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure both sides and log all values; without sentences or some of them, do nothing."""
@@ -111,12 +110,11 @@ class Diagnostics(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values of all evaluations."""
-        return {"curves": copy.deepcopy(self.curves), "step": self._step}
+        return {"curves": copy.deepcopy(self.curves)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the running RFD."""
         self.curves = state_dict["curves"]
-        self._step = state_dict["step"]
 
     @property
     def sizes(self) -> dict[str, dict[str, Any]]:
@@ -162,19 +160,12 @@ class Diagnostics(Callback):
                 values[f"{prefix}{name}/uniformity"] = spread
 
             if step > 0:
-                values |= self._fitting_difficulty(prefix, values, step)
-
-        self._step = step
+                values |= self._fitting_difficulty(prefix, values)
 
         return values
 
-    def _fitting_difficulty(
-        self, prefix: str, values: Mapping[str, float], step: int
-    ) -> dict[str, float]:
-        """Add the values of one view to the curves, and return its RFD of each measure.
-
-        A step that is validated again, with averaged weights, counts once.
-        """
+    def _fitting_difficulty(self, prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+        """Add the values of one view to the curves, and return its RFD of each measure."""
         difficulty = {}
         for name in MEASURES:
             keys = [f"{prefix}{side}/{name}" for side in RFD_SIDES]
@@ -182,11 +173,7 @@ class Diagnostics(Callback):
                 continue
 
             for key in keys:
-                curve = self.curves.setdefault(key, [])
-                if curve and step == self._step:
-                    curve.pop()
-
-                curve.append(values[key])
+                self.curves.setdefault(key, []).append(values[key])
 
             curves = [self.curves[key] for key in keys]
             difficulty[f"{prefix}rfd_{name}"] = relative_fitting_difficulty(*curves)

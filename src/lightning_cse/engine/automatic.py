@@ -1,7 +1,7 @@
 """What ``auto`` stands for in a config: the accelerator and the precision of this machine."""
 
 import torch
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.keys import PRECISIONS
@@ -27,10 +27,6 @@ def machine_values(node: DictConfig, prefix: str = "") -> dict[str, str]:
 
     if precision == "16-mixed" and not on_gpu:
         raise ConfigError([f"{prefix}precision: 16-mixed needs a GPU; use 32-true or bf16-mixed"])
-
-    if isinstance(node.get("devices"), ListConfig) and not on_gpu:
-        fault = f"a list names GPUs, but the accelerator is {accelerator}; give a number"
-        raise ConfigError([f"{prefix}devices: {fault}"])
 
     return {"accelerator": accelerator, "precision": precision}
 

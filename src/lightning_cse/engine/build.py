@@ -20,6 +20,7 @@ from lightning_cse.callbacks import Diagnostics, build_diagnostics
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.data.preparation import Tables
 from lightning_cse.encoders import SentenceEncoder
+from lightning_cse.engine.load import initialise
 from lightning_cse.errors import ConfigError, LightningCSEError
 from lightning_cse.evaluation import Task, check_parts
 from lightning_cse.evaluation.task import Answers
@@ -118,8 +119,6 @@ def build(cfg: DictConfig) -> Parts:
     data.watched_sentences = diagnostics.sentences()
     data.embeds_watched = not diagnostics.dropout
     if cfg.init_from is not None:
-        from lightning_cse.engine.initial import initialise  # loads models
-
         resolved["init_from"] = initialise(method, str(cfg.init_from))
 
     return Parts(

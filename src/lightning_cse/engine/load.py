@@ -7,7 +7,9 @@ needs neither Lightning nor Hydra.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from lightning_cse.encoders import SentenceEncoder
     from lightning_cse.engine.inference import SentenceModel
+    from lightning_cse.methods import Method
     from lightning_cse.models import PointModel
+
+log = logging.getLogger(__name__)
 
 LENGTH, LLM = WITHOUT_ENCODER = ("length", "llm")
 """Models without an encoder that an evaluation accepts; these names take precedence over those of
@@ -32,6 +37,8 @@ encoders.
 RECORD = "record.json"
 CONFIG = "config.yaml"
 CHECKPOINT = "checkpoints/best.ckpt"
+ENCODER_PREFIX = "model.encoder."
+"""What the names of an encoder's weights in a checkpoint begin with."""
 DTYPES = {
     "auto": "float32",
     "float32": "float32",
@@ -152,11 +159,12 @@ def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Ten
 
     Raises EncoderError if it is not that of the record, and as `read_checkpoint`.
     """
-    from lightning_cse.data.files import sha256_of
-
     best = folder / CHECKPOINT
     checkpoint = read_checkpoint(best)
-    if sha256_of(best) != record["checkpoint"]["sha256"]:
+    with best.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+
+    if digest != record["checkpoint"]["sha256"]:
         raise EncoderError(
             f"{best} is not the checkpoint of {RECORD} (another sha256): restore the one that "
             "belongs to it, or train the run again with force=true"
@@ -165,6 +173,55 @@ def read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, torch.Ten
     weights: dict[str, torch.Tensor] = checkpoint["state_dict"]
 
     return weights
+
+
+def initialise(method: Method, name: str) -> str:
+    """Give a method the weights of a finished run; return the sha256 of its checkpoint.
+
+    All weights of the encoder must fit. Weights of the method itself, such as a head, are taken
+    where name and shape are the same; the others stay as they were drawn. Optimizer, schedule and
+    order of the rows begin anew.
+
+    Raises ConfigError if there is no such run, if its encoder is of another architecture, or if it
+    has trained weights that are frozen in the method, and the errors of `read_weights`.
+    """
+    folder = find_run(name)
+    if folder is None:
+        raise ConfigError(
+            [f"init_from: {name} is no run; to start from an encoder, set encoder={name}"]
+        )
+
+    record = read_run(folder)
+    weights = read_weights(folder, record)
+    initial = method.state_dict()
+    shapes = {key: value.shape for key, value in initial.items()}
+    fits = {key: value for key, value in weights.items() if shapes.get(key) == value.shape}
+    encoder = method.model.encoder
+    is_trained = any(f"{ENCODER_PREFIX}{key}" in weights for key in encoder.frozen)
+    is_other = record["encoder"]["weights"] != encoder.digests["weights"]
+    if encoder.frozen and (is_trained or is_other):
+        raise ConfigError(
+            [
+                f"init_from: {name} has another {encoder.frozen[0]}, which is frozen here: export "
+                "it and give encoder.source=FOLDER, or train all weights"
+            ]
+        )
+
+    lacking = [key for key in initial if key.startswith(ENCODER_PREFIX) and key not in fits]
+    if lacking:
+        raise ConfigError(
+            [
+                f"init_from: {name} does not fit the encoder {encoder.name}: {len(lacking)} of its "
+                f"weights are missing or have another shape, such as {lacking[0]}; choose the "
+                "encoder that it was made with, or export it and give encoder.source=FOLDER"
+            ]
+        )
+
+    method.load_state_dict(fits, strict=False)
+    new = ", ".join(key for key in initial if key not in fits)
+    log.info("starts from the weights of %s%s", name, f"; newly drawn: {new}" if new else "")
+
+    return str(record["checkpoint"]["sha256"])
 
 
 def _load_run(folder: Path, options: Mapping[str, Any]) -> SentenceModel:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,16 +96,3 @@ def _last_validation(curves: Mapping[str, list[tuple[int, float]]]) -> dict[str,
     last = max((points[-1][0] for points in evaluated.values()), default=0)
 
     return {key: points[-1][1] for key, points in evaluated.items() if points[-1][0] == last}
-
-
-def final_values(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``,
-    ``summary/...``.
-    """
-    best = {f"best/{key}": record["best"][key] for key in ("score", "step")}
-    summary = {f"summary/{key}": value for key, value in (record.get("summary") or {}).items()}
-    values = {**record["metrics"], **best, **summary}
-
-    return {
-        key: value for key, value in values.items() if value is not None and math.isfinite(value)
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_cse import runs
 from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.engine.build import Parts
-from lightning_cse.engine.record import final_values
 from lightning_cse.errors import Interrupted, TrainingError
 
 if TYPE_CHECKING:
@@ -161,15 +161,13 @@ def report_cut_sentences(parts: Parts) -> None:
         limit = f"{most} tokens in training"
         override = "data.max_tokens=null"
 
-    roles = "".join(f"\n  {name}: {count:,}" for name, count in by_role.items())
     log.warning(
         "%d training sentences and %d evaluation sentences are longer than %s, and are cut; to "
-        "change this, override %s%s",
+        "change this, override %s",
         in_training,
         in_evaluation,
         limit,
         override,
-        roles,
     )
 
 
@@ -180,6 +178,19 @@ def log_results(loggers: Sequence[Guard], record: Mapping[str, Any]) -> None:
 
         for logger in loggers:
             log_final(logger, final_values(record), record["steps"])
+
+
+def final_values(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the finite numbers of a record for a table of runs: ``test/...``, ``best/score``,
+    ``summary/...``.
+    """
+    best = {f"best/{key}": record["best"][key] for key in ("score", "step")}
+    summary = {f"summary/{key}": value for key, value in (record.get("summary") or {}).items()}
+    values = {**record["metrics"], **best, **summary}
+
+    return {
+        key: value for key, value in values.items() if value is not None and math.isfinite(value)
+    }
 
 
 def draw_figures(folder: runs.Run, monitor: str) -> None:

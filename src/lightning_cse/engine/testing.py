@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,8 @@ from lightning_cse.evaluation import TaskResult, keyed, suiting_tasks
 from lightning_cse.methods.evaluated import Evaluated
 from lightning_cse.runs.table import UNTRAINED
 
+log = logging.getLogger(__name__)
+
 
 def test(training: Training, parts: Parts, folder: runs.Run) -> dict[str, Any]:
     """Test the best checkpoint and the baselines, write their predictions, and return the entries
@@ -27,6 +30,14 @@ def test(training: Training, parts: Parts, folder: runs.Run) -> dict[str, Any]:
     tested = _test_best(training, parts, folder) | _test_baselines(training, parts, folder)
 
     return {**tested, "seconds": {"test": time.perf_counter() - start}}
+
+
+def fast_dev_run(parts: Parts) -> None:
+    """Make one step, one validation and one test, which leave nothing."""
+    trainer = parts.make_trainer(callbacks=[parts.diagnostics, *parts.callbacks])
+    trainer.fit(parts.method, parts.data)
+    trainer.test(parts.method, parts.data, verbose=False)
+    log.info("trainer.fast_dev_run: a step, a validation and a test were made; there is no record")
 
 
 def _test_best(training: Training, parts: Parts, folder: runs.Run) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from lightning_cse.callbacks import Interrupts
 from lightning_cse.config.compose import in_sweep
 from lightning_cse.config.recipe import recipe_name
 from lightning_cse.engine.automatic import machine_values
-from lightning_cse.engine.build import Parts, build
+from lightning_cse.engine.build import build
 from lightning_cse.engine.processes import claimed, join, lost_process
 from lightning_cse.engine.record import make_record
 from lightning_cse.engine.reporting import (
@@ -30,7 +30,7 @@ from lightning_cse.engine.reporting import (
     training_errors,
 )
 from lightning_cse.engine.resume import last_checkpoint
-from lightning_cse.engine.testing import test
+from lightning_cse.engine.testing import fast_dev_run, test
 from lightning_cse.engine.trainer import build_training
 from lightning_cse.errors import ConfigError
 from lightning_cse.runs.keys import training_key
@@ -81,7 +81,7 @@ def train(cfg: DictConfig) -> runs.Outcome:
         root = Path(cfg.paths.runs_dir).expanduser()
         folder = runs.Run(root, str(cfg.name), runs.config_hash(decisive), cfg.seed)
         if cfg.trainer.get("fast_dev_run"):
-            _fast_dev_run(parts)
+            fast_dev_run(parts)
             return runs.Outcome("finished", "")
 
         # Find it finished, interrupted or new.
@@ -129,16 +129,6 @@ def train(cfg: DictConfig) -> runs.Outcome:
         _clean_up(folder, keep_last=cfg.keep_last or not is_first)
 
     return runs.Outcome("finished", str(folder.path), record["best"]["score"], cfg.monitor)
-
-
-def _fast_dev_run(parts: Parts) -> None:
-    """Make one step, one validation and one test, which leave nothing."""
-    trainer = parts.make_trainer(callbacks=[parts.diagnostics, *parts.callbacks])
-    with training_errors(parts.data):
-        trainer.fit(parts.method, parts.data)
-        trainer.test(parts.method, parts.data, verbose=False)
-
-    log.info("trainer.fast_dev_run: a step, a validation and a test were made; there is no record")
 
 
 def _clean_up(folder: runs.Run, *, keep_last: bool) -> None:

@@ -196,9 +196,6 @@ class Method(Evaluated, ABC):
         self._rows: list[Tensor] = []  # training rows of the batches since the last optimizer step
         self._unchecked: list[Measured] = []
         self._losses: dict[str, list[Tensor]] = {}  # loss and parts of the same batches
-        self.lr: float | None = getattr(optimizer, "keywords", {}).get("lr")
-        """The learning rate, where LearningRateFinder looks for it; None: the optimizer's own."""
-        self._scheduled: tuple[float | None, int] = (None, 0)  # learning rate and steps
         self._fixed_vectors: dict[bytes, list[Tensor]] = {}  # of a frozen encoder
 
     @property
@@ -353,11 +350,8 @@ class Method(Evaluated, ABC):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Complete the optimizer with the trainable parameters, and the schedule with the steps."""
-        options = {} if self.lr is None else {"lr": self.lr}
         try:
-            optimizer = self.make_optimizer(
-                [p for p in self.parameters() if p.requires_grad], **options
-            )
+            optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
         except ValueError as error:  # betas outside [0, 1)
             raise ConfigError([f"method.optimizer: {error}"]) from error
 
@@ -372,30 +366,11 @@ class Method(Evaluated, ABC):
 
     def _scheduler(self, optimizer: Optimizer) -> LambdaLR:
         total = int(self.trainer.estimated_stepping_batches)
-        self._scheduled = (self.lr, total)
         factor = partial(self.schedule, total=total)
         if self.schedule.watches:
             factor = partial(factor, scores=self._dev_scores)
 
         return LambdaLR(optimizer, factor)
-
-    def on_train_start(self) -> None:
-        """Begin the schedule again if a finder has changed the learning rate, or the size of a
-        batch and with it the number of steps.
-        """
-        if (self.lr, int(self.trainer.estimated_stepping_batches)) == self._scheduled:
-            return
-
-        for config in self.trainer.lr_scheduler_configs:
-            if not isinstance(config.scheduler, LambdaLR):  # that of a finder at work
-                continue
-
-            optimizer: Any = config.scheduler.optimizer
-            for group in optimizer.param_groups:
-                first = group["initial_lr"] if self.lr is None else self.lr
-                group["lr"] = group["initial_lr"] = first
-
-            config.scheduler = self._scheduler(optimizer)
 
     def on_evaluation(self, score: float) -> None:
         """Take note of a dev score: a schedule that watches it sets the next learning rate."""
@@ -418,15 +393,11 @@ class Method(Evaluated, ABC):
         return isinstance(schedule, DevSchedule) and schedule.is_over(self._dev_scores)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the learning rate, which a finder may have set, and the dev scores that the
-        schedule has seen; a broken model is not saved.
-        """
+        """Save the dev scores that the schedule has seen; a broken model is not saved."""
         self.check_finite()
-        checkpoint["lr"] = self.lr
         if self.schedule.watches:
             checkpoint["dev_scores"] = list(self._dev_scores)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore them."""
-        self.lr = checkpoint.get("lr", self.lr)
         self._dev_scores[:] = checkpoint.get("dev_scores", [])

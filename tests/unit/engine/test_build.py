@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from lightning_cse.data import corpora
-from lightning_cse.engine.automatic import machine_values
 from lightning_cse.engine.build import build
 from lightning_cse.errors import ConfigError
 
@@ -94,9 +93,3 @@ def test_tasks_that_do_not_suit_the_method_are_left_out(compose):
     cfg.monitor = "val/rte/accuracy_all"
     reason = "it needs implicitness, which SimCSE does not give"
     assert build(cfg).left_out == {"eis": reason, "eis_wang": reason}
-
-
-def test_a_list_of_gpus_on_a_cpu_is_refused(compose):
-    cfg = compose("+experiment=gausscse", "trainer.accelerator=cpu", "trainer.devices=[0]")
-    with pytest.raises(ConfigError, match=r"trainer\.devices: a list names GPUs"):
-        machine_values(cfg.trainer, "trainer.")
