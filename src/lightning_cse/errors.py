@@ -175,7 +175,8 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
             os._exit(128 + signum)  # a worker that inherited this handler
 
         in_main = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGTERM, stop) if in_main else None
+        signals = stop_signals()[1:] if in_main else []  # Python itself handles Ctrl-C
+        before = {signum: signal.signal(signum, stop) for signum in signals}
         try:
             try:
                 return main(*args, **kwargs) or 0
@@ -186,7 +187,7 @@ def reported(main: Callable[P, int | None]) -> Callable[P, int]:
         except BaseException as error:  # noqa: BLE001 - all of them end here
             return report(error, verbose=verbose)
         finally:
-            if in_main:  # the caller may be a notebook
-                signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+            for signum, handler in before.items():  # the caller may be a notebook
+                signal.signal(signum, handler or signal.SIG_DFL)
 
     return command
