@@ -10,6 +10,7 @@ import difflib
 import functools
 import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -138,8 +139,8 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
 
     The traceback comes before it for a fault of lightning_cse, and if ``verbose``.
     """
-    if isinstance(error, BrokenPipeError):
-        # The reader of stdout is gone, and Python flushes stdout once more when it ends.
+    if isinstance(error, BrokenPipeError) and _reader_is_gone():
+        # Python flushes stdout once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
@@ -158,6 +159,13 @@ def report(error: BaseException, *, verbose: bool = False) -> int:
     sys.stderr.write(f"error: {one_line(error)}{bug}\n")
 
     return code
+
+
+def _reader_is_gone() -> bool:
+    """Whether nothing reads stdout any more; any other pipe that breaks is a fault."""
+    stdout = select.poll()
+    stdout.register(1)
+    return any(event & select.POLLERR for _, event in stdout.poll(0))
 
 
 def reported(main: Callable[P, int | None]) -> Callable[P, int]:
