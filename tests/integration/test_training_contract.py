@@ -157,7 +157,7 @@ def test_failed_training_leaves_no_checkpoint(line, message, run, tmp_path):
 REFUSED = [
     (["method.loss.temperature=0"], "method.loss: temperature must be positive and finite, got 0"),
     (["method.optimizer.betas=[1,2]"], "method.optimizer.betas.0: should be less than 1, got 1"),
-    (["monitor=val/rte/acuracy_all"], "did you mean 'val/rte/accuracy_all'"),
+    (["monitor=val/rte/acuracy_all"], "'val/rte/acuracy_all' is not a dev score"),
     (["data=inli_triplets"], "missing: explicit_entailment, implied_entailment"),
     (
         ["method=simcse_unsup", "data=wiki_sentences"],
