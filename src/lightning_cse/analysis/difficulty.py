@@ -239,8 +239,7 @@ def evaluation_side(cfg: DictConfig, views: Sequence[str]) -> tuple[Side, str]:
         return scored_pairs(rows, views, cfg.rfd, "rfd"), name
 
     own = plain(cfg.own)
-    form = {key: own[key] for key in ("columns", "delimiter", "encoding")}
-    files = OwnFiles(key="own.sts", files=own["sts"], **form)
+    files = OwnFiles(key="own.sts", files=own["sts"], columns=own["columns"])
     split: Split = "dev" if "dev" in files.sources else "test"
     rows = files.read(split, ("sentence1", "sentence2", "score"))
     low, high = min(rows["score"]), max(rows["score"])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from lightning_cse.runs.files import parse_object, read_object
 
@@ -11,24 +11,62 @@ _ADVICE = "restore it, or move it away and give the command of its run again"
 _Metrics = dict[str, float | None]
 
 
-class _Record(BaseModel, strict=True):
-    """The entries that other code relies on; a record may have more."""
-
+class _Identity(BaseModel, strict=True):
     name: str
     config_hash: str
     seed: int
+
+
+class _Named(BaseModel, strict=True):
+    name: str
+
+
+class _File(BaseModel, strict=True):
+    sha256: str
+
+
+class _Best(BaseModel, strict=True):
+    score: float | None = None
+    step: int | None = None
+    monitor: str | None = None
+
+
+class _Method(BaseModel, strict=True):
+    target: str = Field(alias="_target_")
+
+
+class _Config(BaseModel, strict=True):
+    method: _Method | None = None
+
+
+class _Decisive(BaseModel, strict=True):
+    config: _Config
+
+
+class _Model(BaseModel, strict=True):
+    run: _Identity | None = None
+
+
+class _Record(_Identity, strict=True):
+    """The entries that other code relies on; a record may have more."""
+
     metrics: _Metrics
     baselines: dict[str, _Metrics] = {}
     key: str | None = None
     suite: str | None = None
     overrides: list[str] = []
-    decisive: dict[str, Any] | None = None
-    model: dict[str, Any] | None = None
-    encoder: dict[str, Any] | None = None
-    checkpoint: dict[str, Any] | None = None
-    best: dict[str, Any] | None = None
+    decisive: _Decisive | None = None
+    model: _Model | None = None
+    encoder: _Named | None = None
+    checkpoint: _File | None = None
+    best: _Best | None = None
+    final: dict[str, Any] | None = None
     summary: dict[str, Any] | None = None
     seconds: dict[str, float] | None = None
+    environment: dict[str, Any] | None = None
+    steps: int | None = Field(None, ge=0)
+    device: str | None = None
+    precision: str | None = None
 
 
 def read_record(path: Path) -> dict[str, Any]:
