@@ -112,7 +112,7 @@ def test_killed_stopped_and_resumed(start, tmp_path):
 
     assert code == 130, output
     assert "resuming from step 4" in output
-    assert "without force=true continues from the last checkpoint" in output
+    assert "the same command continues from the last checkpoint" in output
     assert not list(folder.rglob("failed.json"))
 
     run = finished(start("stopped", *point), folder)

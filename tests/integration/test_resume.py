@@ -18,7 +18,6 @@ import torch
 from small_runs import STEPS, Killed, assert_same, dies_at
 
 from lightning_cse.callbacks import AtomicCheckpointIO, BestCheckpoint, Timing
-from lightning_cse.callbacks.interrupts import CONTINUES
 from lightning_cse.engine import record
 from lightning_cse.engine import train as training
 from lightning_cse.errors import DataError, Interrupted, LightningCSEError, TrainingError
@@ -113,11 +112,19 @@ def test_kill_at_every_moment(run, tmp_path):
 VARIANTS = {
     # Epochs of 3 batches make steps after batches 2, 3, 5 and 6.
     "accumulated": "trainer.accumulate_grad_batches=2 eval_every=1",
+    "drop_last": "data.drop_last=true trainer.max_epochs=3",
     "saved at the end of an epoch": "eval_every=3",
+    "a trailing row joins": "data.train_rows=17",
+    "bi-encoder, dropout while measuring": "method=dualcse_bi diag.dropout=true "
+    "diag.evaluation=none",
+    "a head": "method=simcse data=inli_triplets data.rows.positive=implied",
     "stopped early": "eval_every=1 callbacks.early_stopping.patience=2",
+    "by steps": "trainer.max_epochs=-1 trainer.max_steps=5",
     "bfloat16": "trainer.precision=bf16-mixed",
     # Two heads, warm-up and weight decay, and an accuracy of the determinant per direction.
     "GaussCSE": "method=gausscse data=nli_triplets suite=nli monitor=val/snli/auprc",
+    # Four terms of Gaussians, and directions of three corpora evaluated or tested.
+    "DualGauss": "method=dualgauss suite=inli_direction",
     # Vectors of a frozen encoder, which are in no checkpoint and are computed again.
     "ImpScore": "method=impscore data=inli_implicit_pairs data.rows.explicit=implied "
     "monitor=val/eis/accuracy",
@@ -134,27 +141,39 @@ VARIANTS = {
     "suite=stsb monitor=val/stsb/spearman diag.dropout=true",
     "several sources, rows that lack sentences": "data=quadruples data.train_rows=36 "
     "data.train=[inli/train,{quadruples}]",
+    "several negatives": "method=simcse data=file data.train={negatives} data.train_rows=null "
+    "data.held_out_rows=4",
 }
 
 
 @pytest.fixture(scope="module")
-def quadruples(tmp_path_factory):
-    """A file of quadruples that lack some hypotheses."""
-    lines = ["premise,explicit_entailment,implied_entailment,contradiction"]
+def files(tmp_path_factory):
+    """Files of one's own, by name: quadruples that lack some hypotheses, and rows with up to two
+    hard negatives.
+    """
+    folder = tmp_path_factory.mktemp("own")
+    quadruples = ["premise,explicit_entailment,implied_entailment,contradiction"]
     for row in range(400):
         hypotheses = [f"Lamp {row} is red.", f"Nobody may enter room {row}.", f"It is {row} green."]
         hypotheses[row % 3] = ""
-        lines.append(",".join([f"The lamp above door {row} turned red.", *hypotheses]))
+        quadruples.append(",".join([f"The lamp above door {row} turned red.", *hypotheses]))
 
-    path = tmp_path_factory.mktemp("own") / "quadruples.csv"
-    path.write_text("\n".join(lines))
+    negatives = []
+    for row in range(24):
+        cells = {"query": f"Who has key {row // 2}?", "pos": f"Ann has key {row}."}
+        cells |= {f"negative_{k}": f"No key {row}{k}." for k in range(1, 1 + row % 3)}
+        negatives.append(json.dumps(cells))
 
-    return path
+    paths = {"quadruples": folder / "quadruples.csv", "negatives": folder / "negatives.jsonl"}
+    paths["quadruples"].write_text("\n".join(quadruples))
+    paths["negatives"].write_text("\n".join(negatives))
+
+    return paths
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_resume_matches_uninterrupted_run(variant, run, reference, quadruples):
-    overrides = VARIANTS[variant].format(quadruples=quadruples).split()
+def test_resume_matches_uninterrupted_run(variant, run, reference, files):
+    overrides = VARIANTS[variant].format(**files).split()
     uninterrupted = reference(*overrides)
     steps = uninterrupted.read()["steps"]
     assert steps >= 3
@@ -238,14 +257,42 @@ def test_checkpoint_of_another_version_is_refused(run, tmp_path):
         run()
 
 
+def test_what_changes_the_last_digits_is_reported(run, tmp_path, monkeypatch, caplog):
+    with dies_at(5):
+        run()
+
+    caplog.set_level("WARNING", "lightning_cse")
+    monkeypatch.setattr(DualCSE, "version", 99)
+    run()
+    assert "the method's version was 1 when the run was started, now it is 99" in caplog.text
+
+
+def test_run_with_other_data_names_the_interrupted_one(run, tmp_path, caplog):
+    rows = tmp_path / "rows.csv"
+    lines = ["anchor,positive", *(f"a dog runs {n},a dog is running {n}" for n in range(30))]
+    rows.write_text("\n".join(lines))
+    line = ("method=simcse", "data=file", f"data.train={rows}", "data.held_out_rows=4")
+    with dies_at(3):
+        run(*line)
+
+    (interrupted,) = tmp_path.rglob("last.ckpt")
+    rows.write_text("\n".join([*lines, "a cat sits,a cat is sitting"]))
+    caplog.set_level("WARNING", "lightning_cse")
+    run(*line)
+    folder = interrupted.parents[1]
+    assert f"an interrupted run of these settings with other data is in {folder}" in caplog.text
+
+
 # Failed
 
 
-def test_failed_run_is_resumed(run, reference, tmp_path):
+# Before the first checkpoint, and after the second.
+@pytest.mark.parametrize(("moment", "checkpoints"), [(2, []), (5, [4])])
+def test_failed_run_is_resumed(moment, checkpoints, run, reference, tmp_path):
     original = DualCSE.training_step
 
     def fail(self, batch, batch_idx):
-        if self.global_step == 4:
+        if self.global_step + 1 == moment:
             raise RuntimeError("a bug")
 
         return original(self, batch, batch_idx)
@@ -258,7 +305,7 @@ def test_failed_run_is_resumed(run, reference, tmp_path):
     failure = json.loads(failed.read_text())
     assert (failure["type"], failure["message"]) == ("RuntimeError", "a bug")
     assert not list(tmp_path.rglob("record.json"))
-    assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [4]
+    assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == checkpoints
     assert Run.at(failed.parent).status == "failed"
 
     folder = run()
@@ -324,17 +371,17 @@ def stopped_at(run, owner, name, count, *overrides, n=1):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("step", [1, STEPS])  # the last is evaluated
+@pytest.mark.parametrize("step", [1, 2, STEPS])  # the second and the last are evaluated
 def test_signal_in_a_step_saves_that_step(step, run, reference, tmp_path):
     message = stopped_at(run, DualCSE, "training_step", step)
-    assert message == f"stopped at step {step}; {CONTINUES}"
+    assert message == f"stopped at step {step}; the same command continues from the last checkpoint"
     assert [saved(path) for path in tmp_path.rglob("last.ckpt")] == [step]
 
     assert_same(run(), reference())
 
 
 def test_signals_outside_of_steps(run, reference, tmp_path):
-    continues = f"stopped; {CONTINUES}"
+    continues = "stopped; the same command continues from the last checkpoint"
     assert stopped_at(run, training, "build", 1) == continues
     assert not list(tmp_path.rglob("*.*"))
 

@@ -1,5 +1,5 @@
-"""Two machines of one process each, both started by torchrun on this one: the numbers of two
-devices, also after a kill.
+"""Two machines of one process each, both started by torchrun on this one: the numbers of one
+process, also after a kill.
 """
 
 import os
@@ -11,7 +11,8 @@ import sys
 import time
 
 import pytest
-from small_runs import assert_same, environment
+import torch
+from small_runs import assert_same, curves, environment
 
 from lightning_cse.runs import Run
 
@@ -26,26 +27,39 @@ POINT = (
     "keep_last=true",
 )
 MACHINES = ("trainer.num_nodes=2", "trainer.strategy=ddp")
+EQUAL = ("encoder.dropout=0", "data.train_rows=27", "data.batch_size=9")
+
+# `train`, with the gradient of each step as it is before clipping: after DDP's mean.
+RECORDS = """
+import os, runpy, torch
+from lightning_cse.methods import Method
+
+clip = Method.configure_gradient_clipping
+
+def record(self, *args, **kwargs):
+    named = {name: p.grad.clone() for name, p in self.named_parameters() if p.grad is not None}
+    if self.global_rank == 0:
+        path = os.path.join(os.environ["LIGHTNING_CSE_RUNS"], f"gradient{self.global_step}.pt")
+        torch.save(named, path)
+    clip(self, *args, **kwargs)
+
+Method.configure_gradient_clipping = record
+runpy.run_module("lightning_cse.train", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture
 def start(tmp_path):
     """Start ``train`` in one process, or a machine's torchrun if there is a port."""
+    (tmp_path / "records.py").write_text(RECORDS)
 
-    def started(name, *overrides, port=None):
+    def started(name, *overrides, port=None, program=("-m", "lightning_cse.train")):
         launcher = [
             *("-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
             *("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}"),
         ]
         return subprocess.Popen(
-            [
-                sys.executable,
-                *(launcher if port else ()),
-                "-m",
-                "lightning_cse.train",
-                *POINT,
-                *overrides,
-            ],
+            [sys.executable, *(launcher if port else ()), *program, *POINT, *overrides],
             cwd=tmp_path,
             env=environment(tmp_path, name),
             stdout=subprocess.PIPE,
@@ -60,12 +74,12 @@ def start(tmp_path):
 def two(start):
     """Start the torchrun of two machines; each has its own folder of runs if two are named."""
 
-    def started(*names):
+    def started(*names, overrides=MACHINES, **options):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
 
-        return [start(name, *MACHINES, port=port) for name in names]
+        return [start(name, *overrides, port=port, **options) for name in names]
 
     return started
 
@@ -85,6 +99,39 @@ def finished(processes, folder):
     return Run.at(record.parent)
 
 
+def test_loss_and_gradient_of_one_process(start, two, tmp_path):
+    """At the same weights, which do not move: Adam would make a rounding error a step as large as
+    any other.
+    """
+    point = (*EQUAL, "method.optimizer.lr=0")
+    records = {"program": (str(tmp_path / "records.py"),)}
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+
+    single = finished([start("one", *point, **records)], tmp_path / "one")
+    processes = two("two", "two", overrides=(*point, *MACHINES), **records)
+    distributed = finished(processes, tmp_path / "two")
+
+    assert distributed.path.name == single.path.name
+
+    losses = curves(single)["train/loss"]
+    assert len(losses) == 12
+    assert curves(distributed)["train/loss"] == pytest.approx(losses, rel=1e-6)
+
+    for step in range(12):
+        name = f"gradient{step}.pt"
+        expected = torch.load(tmp_path / "one" / name, weights_only=True)
+        gradients = torch.load(tmp_path / "two" / name, weights_only=True)
+        assert gradients.keys() == expected.keys()
+
+        squares, difference = torch.zeros(()), torch.zeros(())
+        for key, gradient in expected.items():
+            squares += gradient.square().sum()
+            difference += (gradients[key] - gradient).square().sum()
+
+        assert float((difference / squares).sqrt()) < 1e-6, step
+
+
 def test_killed_machine_and_the_same_commands_again(start, two, tmp_path):
     reference = finished(
         [start("whole", "trainer.devices=2", "trainer.strategy=ddp")], tmp_path / "whole"
@@ -100,7 +147,7 @@ def test_killed_machine_and_the_same_commands_again(start, two, tmp_path):
     printed = "\n".join(outputs(processes))
 
     assert all(process.returncode for process in processes)
-    assert re.search("error: another process of this run has ended, .*: the same command", printed)
+    assert re.search("error: another process of this run has ended, .* the same command", printed)
     assert "a bug in" not in printed
 
     run = finished(two("runs", "runs"), folder)

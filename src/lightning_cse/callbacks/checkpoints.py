@@ -93,8 +93,18 @@ class LastCheckpoint(ModelCheckpoint):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add ``is_over``."""
+        """Add ``is_over``, and what the last digits depend on."""
         checkpoint["is_over"] = trainer.should_stop
+        checkpoint["environment"] = environment_of(pl_module)
+
+
+def environment_of(method: Any) -> dict[str, Any]:
+    """Return what changes the last digits of a run if it changes before the run is resumed."""
+    return {
+        "the method's version": method.version,
+        "torch": str(torch.__version__),
+        "the number of threads": torch.get_num_threads(),
+    }
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

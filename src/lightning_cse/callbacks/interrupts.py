@@ -18,8 +18,6 @@ from lightning_cse.errors import Interrupted, stop_signals
 
 log = logging.getLogger(__name__)
 
-CONTINUES = "the same command without force=true continues from the last checkpoint"
-
 
 class Interrupts(Checkpoint):
     """Handle stop signals: a context manager around a whole run, and a callback of its training.
@@ -30,7 +28,9 @@ class Interrupts(Checkpoint):
     Lightning calls after all others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, force: bool = False) -> None:
+        command = "the same command" + (" without force=true" if force else "")
+        self.advice = f"{command} continues from the last checkpoint"
         # The recorded signal, which all processes set in the same step, and this process's own.
         self.signum: int | None = None
         self._received: int | None = None
@@ -98,7 +98,7 @@ class Interrupts(Checkpoint):
         raise Interrupted(message, self.signum or self._received or signal.SIGINT)
 
     def _stop_after_step(self, trainer: pl.Trainer) -> None:
-        self.stop(f"stopped at step {trainer.global_step}; {CONTINUES}")
+        self.stop(f"stopped at step {trainer.global_step}; {self.advice}")
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
@@ -111,7 +111,7 @@ class Interrupts(Checkpoint):
         is_first = self._received is None
         self._received = signum
         if not self._training or not is_first:
-            self.stop(f"stopped; {CONTINUES}")
+            self.stop(f"stopped; {self.advice}")
 
         log.warning("stopping after this step; a second signal stops at once")
 

@@ -11,9 +11,11 @@ import logging
 import os
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 import torch
@@ -21,8 +23,11 @@ import torch.distributed as dist
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.environments import SLURMEnvironment, TorchElasticEnvironment  # type: ignore[attr-defined]  # not theirs
 from pytorch_lightning.utilities import rank_zero_only
+from torch.distributed.constants import default_pg_timeout
+from torch.distributed.rendezvous import rendezvous
 
 from lightning_cse import runs
+from lightning_cse.callbacks import Interrupts
 from lightning_cse.callbacks.checkpoints import LAST
 from lightning_cse.config.check import devices
 from lightning_cse.config.compose import in_sweep
@@ -31,6 +36,12 @@ from lightning_cse.errors import ConfigError, TrainingError, one_line
 
 Start = Literal["finished", "resumed", "new"]
 """Where a run starts, as its first process found it."""
+
+SHOWS_LATE = 30.0
+"""Seconds after which a network file system shows a file that another machine has made."""
+
+MEETS_WITHIN = 100.0
+"""Seconds within which all processes of a run must have started and reached `meet`."""
 
 _PAGE = "docs/clusters.md"
 
@@ -55,13 +66,13 @@ class Processes:
 def join(cfg: DictConfig) -> Processes:
     """Return the processes of a run, after meeting those that a launcher has started.
 
-    Raises ConfigError if the config asks for other processes than were started.
+    Raises ConfigError if the config asks for other processes than were started, and as `meet`.
     """
     launcher = detect_launcher()
     count = devices(cfg)
     check_processes(launcher, machines=int(cfg.trainer.num_nodes), count=count)
     if launcher is not None:
-        _meet()
+        meet()
     if count == 1:
         rank_zero_only.rank = 0  # type: ignore[attr-defined]  # Lightning takes it from the environment, as under srun
 
@@ -139,27 +150,43 @@ def _is_started(launcher: Launcher | None) -> bool:
     return launcher is not None or (spec is not None and spec.name == "lightning_cse.train")
 
 
-def _meet() -> None:
-    """Form torch's process group with the other processes that torchrun or SLURM has started; as it
-    is formed early, a process that ends later is noticed at once.
+def meet() -> None:
+    """Wait for the other processes that torchrun or SLURM has started, and form torch's process
+    group with them; as it is formed early, a process that ends later is noticed at once.
+
+    Raises TrainingError if some process is missing after `MEETS_WITHIN` seconds. Later calls, and
+    Lightning, find the group formed.
     """
     if dist.is_initialized():
         return
 
     environment = TorchElasticEnvironment if TorchElasticEnvironment.detect() else SLURMEnvironment
     cluster = environment()
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-        init_method=f"tcp://{cluster.main_address}:{cluster.main_port}",
-        rank=cluster.global_rank(),
-        world_size=cluster.world_size(),
-    )
+    rank = cluster.global_rank()
+    count = cluster.world_size()
+    address = f"{cluster.main_address}:{cluster.main_port}"
+    limit = timedelta(seconds=MEETS_WITHIN)
+    try:
+        store, _, _ = next(rendezvous(f"tcp://{address}", rank, count, timeout=limit))
+        store.set(f"lightning_cse/{rank}", "")
+        store.wait([f"lightning_cse/{process}" for process in range(count)], limit)
+    except RuntimeError as error:  # torch's errors of the network and of its store
+        raise TrainingError(
+            f"process {rank} of {count} has waited {MEETS_WITHIN:.0f} s for the others at "
+            f"{address}: one has not started, has ended, or cannot be reached; give the same "
+            f"command again on all machines ({_PAGE})"
+        ) from error
+
+    # The limit is for the meeting alone, not for the steps of a training.
+    store.set_timeout(default_pg_timeout)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
     if torch.cuda.is_available():
         atexit.register(dist.destroy_process_group)
 
 
 @contextlib.contextmanager
-def lost_process() -> Iterator[None]:
+def lost_process(interrupts: Interrupts) -> Iterator[None]:
     """Raise TrainingError, which says how to continue, if another process of the run is lost."""
     try:
         yield
@@ -169,8 +196,7 @@ def lost_process() -> Iterator[None]:
 
         raise TrainingError(
             "another process of this run has ended, or its machine cannot be reached "
-            f"({one_line(error)[:160]}...): the same command on all machines continues from the "
-            "last checkpoint"
+            f"({one_line(error)[:160]}...): on all machines, {interrupts.advice}"
         ) from error
 
 
@@ -224,10 +250,14 @@ def _fault(folder: runs.Run, start: Start, name: str, machine: str) -> str | Non
             "and versions must be the same on all machines"
         )
 
-    if start != "finished" and not folder.lock_path.is_file():
-        return (
-            f"paths.runs_dir: {hostname} does not see {folder.lock_path} of {machine}: put "
-            f"LIGHTNING_CSE_RUNS on a file system that all machines share ({_PAGE})"
-        )
+    deadline = time.monotonic() + SHOWS_LATE
+    while start != "finished" and not folder.lock_path.is_file():
+        if time.monotonic() > deadline:
+            return (
+                f"paths.runs_dir: {hostname} does not see {folder.lock_path} of {machine}: put "
+                f"LIGHTNING_CSE_RUNS on a file system that all machines share ({_PAGE})"
+            )
+
+        time.sleep(0.2)
 
     return None

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 @contextlib.contextmanager
 def reported(folder: runs.Run, config: str, key: str) -> Iterator[None]:
     """Write config and log of a run, and what it failed with; count its peak memory from here."""
+    _report_other_data(folder, key)
     folder.start(config, key)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # else, in a sweep, that of the previous point
@@ -38,6 +39,14 @@ def reported(folder: runs.Run, config: str, key: str) -> Iterator[None]:
         except Exception as error:
             folder.fail(error, stage="training")
             raise
+
+
+def _report_other_data(folder: runs.Run, key: str) -> None:
+    """Report interrupted runs of the same settings and seed, whose data or encoder were others."""
+    for path in folder.path.parent.glob(f"*-s{folder.seed}"):
+        run = runs.Run.at(path)
+        if path != folder.path and run.key == key and run.status == "interrupted":
+            log.warning("an interrupted run of these settings with other data is in %s", path)
 
 
 @contextlib.contextmanager

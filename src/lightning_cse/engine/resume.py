@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytorch_lightning as pl
 
 from lightning_cse import runs
 from lightning_cse.callbacks import AtomicCheckpointIO, RandomState
-from lightning_cse.callbacks.checkpoints import BEST, LAST
+from lightning_cse.callbacks.checkpoints import BEST, LAST, environment_of
 from lightning_cse.engine.processes import Processes
 from lightning_cse.errors import TrainingError
 from lightning_cse.methods import Method
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,14 @@ class Checkpoint:
     step: int
     is_over: bool
     state: dict[str, Any] = field(repr=False)
+
+    def report_changes(self, method: Method) -> None:
+        """Report what was different when the run was started, and changes its last digits."""
+        environment = environment_of(method)
+        for name, before in self.state.get("environment", {}).items():
+            if before != environment.get(name):
+                text = "%s was %s when the run was started, now it is %s"
+                log.warning(text, name, before, environment.get(name))
 
     def restore(self, trainer: pl.Trainer, method: Method) -> None:
         """Give method and callbacks their state of a training that is over."""

@@ -62,8 +62,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
     processes = join(cfg)
     is_first = processes.rank == 0
     with contextlib.ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts())
-        stack.enter_context(lost_process())
+        interrupts = stack.enter_context(Interrupts(force=cfg.force))
+        stack.enter_context(lost_process(interrupts))
 
         # Build method, data and callbacks, which name the run.
         requested: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -113,6 +113,8 @@ def train(cfg: DictConfig) -> runs.Outcome:
             with training_errors(data):
                 if checkpoint is None:
                     training.trainer.validate(method, data, verbose=False)
+                else:
+                    checkpoint.report_changes(method)
 
                 training.fit(parts, checkpoint)  # validates the last step, too
                 tested = test(training, parts, folder)  # the best checkpoint, and the baselines
