@@ -1,6 +1,7 @@
 """``lightning_cse.evaluate`` as a user starts it: in this process, but for Ctrl-C."""
 
 import json
+import re
 import signal
 
 import pytest
@@ -56,8 +57,12 @@ def test_a_path_with_anything_in_it_is_evaluated_once(evaluate, tiny, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ctrl_c_leaves_no_record(start, tmp_path):
-    line = ("model=tiny", "+suite=transfer", *SAMPLE)  # tasks that take long enough
+def test_ctrl_c_keeps_what_is_finished(evaluate, start, tmp_path):
+    line = (
+        "model=tiny",
+        "+suite=transfer",
+        *SAMPLE,
+    )  # whose tasks take long enough to be interrupted
     process = start("evaluate", *line)
     assert process.stdout is not None
     for output in process.stdout:
@@ -69,3 +74,7 @@ def test_ctrl_c_leaves_no_record(start, tmp_path):
     assert process.returncode == 130
     assert stderr.startswith("interrupted; the same command continues")
     assert not list((tmp_path / "runs" / "evaluate").rglob("record.json"))
+    code, stdout, stderr = evaluate(*line)
+    assert code == 0, stderr
+    assert "1/7 mr: done before: accuracy " in stdout
+    assert re.search(r"7/7 mrpc: accuracy \d", stdout)

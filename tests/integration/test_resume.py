@@ -232,7 +232,7 @@ def test_damaged_file_is_reported_before_it_is_used(name, run, reference, tmp_pa
     if name == "last.ckpt":
         damaged.pop()  # without it, the run begins again
     if name == "curves.csv":
-        damaged = damaged[-2:]  # it has no checksum
+        damaged[0] = original.replace(b"0.", b"1.", 1)  # still a table of numbers
 
     for content in damaged:
         path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import sys
 import time
 from unittest.mock import MagicMock
 
@@ -94,6 +95,42 @@ def values_of(items):
     return {key: json.loads(value) for key, value in values.items() if not key.startswith("_")}
 
 
+def history(records):
+    """Return what was logged."""
+    return [values_of(row.item) for row in of_type(records, "history")]
+
+
+@pytest.mark.slow
+def test_two_runs_in_one_process_stay_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(sys, "argv", ["train", "some.key=on-the-command-line"])
+    config = {"method": {"lr": 5e-5, "loss": {"temperature": 0.05}}}
+    for seed in (0, 1):
+        (tmp_path / f"s{seed}").mkdir()
+        logger = wandb_of(tmp_path / f"s{seed}", seed=seed, settings=config)
+        logger.log_metrics({"train/loss": 1.0 + seed}, step=10)
+        logger.finalize("success")  # a Trainer's; the test is still to come
+        logger.log_metrics({"test/rte/accuracy_all": 0.75}, step=20)
+        logger.close(seed)
+        logger.close(0)
+        logger.log_metrics({"train/loss": 9.0}, step=30)
+
+    for seed in (0, 1):
+        sent_records = written(tmp_path / f"s{seed}")
+        (start,) = of_type(sent_records, "run")[:1]
+        assert start.run_id == f"dualcse_cross-0123456789-s{seed}"
+        assert start.display_name == f"dualcse_cross-s{seed}"
+        assert (start.project, start.run_group) == ("lightning_cse", "dualcse_cross/seeds")
+        assert values_of(start.config.update)["method"] == config["method"]
+        assert history(sent_records) == [
+            {"train/loss": 1.0 + seed, "trainer/global_step": 10},
+            {"test/rte/accuracy_all": 0.75, "trainer/global_step": 20},
+        ]
+        assert [end.exit_code for end in of_type(sent_records, "exit")] == [seed]
+        sent = b"".join(record.SerializeToString() for record in sent_records)
+        assert b"on-the-command-line" not in sent
+
+
 RECORD = {
     "metrics": {"test/rte/accuracy_all": 0.75, "test/eis/accuracy": float("nan")},
     "best": {"step": 20, "score": 0.8, "monitor": "val/rte/accuracy_all"},
@@ -130,9 +167,6 @@ def test_what_stands_in_the_table_of_runs(tmp_path):
     }
     (start,) = of_type(sent_records, "run")[:1]
     assert list(start.tags) == ["dualcse", "small", "t" * 64]
-    assert (start.run_id, start.display_name) == ("dualcse_cross-0123456789-s0", "dualcse_cross-s0")
-    assert (start.project, start.run_group) == ("lightning_cse", "dualcse_cross/seeds")
-    assert [end.exit_code for end in of_type(sent_records, "exit")] == [0]
 
 
 @pytest.mark.parametrize("method", ["init", "log", "finish"])

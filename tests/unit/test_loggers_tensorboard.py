@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 from lightning_cse.engine.reporting import final_values
 from lightning_cse.loggers import build_loggers, log_final
@@ -39,6 +40,15 @@ def curves(folder):
     }
 
 
+def settings_of(folder):
+    """Return the settings in TensorBoard's table of runs."""
+    read = EventAccumulator(str(folder / "tensorboard")).Reload().summary_metadata
+    content = read["_hparams_/session_start_info"].plugin_data.content
+    hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
+
+    return {key: getattr(value, value.WhichOneof("kind")) for key, value in hparams.items()}
+
+
 def test_every_value_is_there(tmp_path):
     logger = tensorboard_of(tmp_path)
     logger.log_metrics({"train/loss": 1.0, "diag/rfd_alignment": 0.5}, step=0)
@@ -53,6 +63,9 @@ def test_every_value_is_there(tmp_path):
     assert values["test/rte/accuracy_all"] == [(3, 0.75)]
     assert values["summary/rfd_alignment"] == [(3, 0.25)]
     assert "summary/rfd_uniformity" not in values
+    group = {"group": "dualcse_cross/seeds", "tags": "a"}
+    settings = {"seed": 0, "monitor": "val/stsb/spearman", "method/lr": 5e-5}
+    assert settings_of(tmp_path) == {**settings, **group}
 
 
 def test_no_step_is_there_twice_after_a_resume(tmp_path):

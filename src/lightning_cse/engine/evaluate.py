@@ -20,7 +20,7 @@ from lightning_cse.engine.automatic import machine_values
 from lightning_cse.engine.build import build_tasks, plain, unsuited
 from lightning_cse.engine.load import WITHOUT_ENCODER
 from lightning_cse.engine.subjects import Subject, open_subject, setting_faults
-from lightning_cse.errors import ConfigError, TaskError
+from lightning_cse.errors import ConfigError, DataError, TaskError
 from lightning_cse.evaluation import Average, Task, keyed, summarize_tasks
 from lightning_cse.runs.keys import evaluation_key
 from lightning_cse.runs.machine import peak_memory
@@ -54,7 +54,8 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     """Evaluate a model on the suite in the config, unless this is done; the overrides go into the
     record.
 
-    ``force=true`` evaluates it again. Raises the same errors as `train`.
+    Each result is written before the next task begins, so an interrupted evaluation continues with
+    the first missing task (``force=true`` starts again). Raises the same errors as `train`.
     """
     if faults := list(setting_faults(cfg, overrides)):
         raise ConfigError(faults)
@@ -86,13 +87,7 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
         log.info("%s: %d tasks; everything is written to %s", subject.name, len(tasks), folder.path)
         results: dict[str, dict[str, Any]] = {}
         for number, (name, task) in enumerate(tasks.items(), start=1):
-            try:
-                results[name] = _result(name, task, subject, f"{number}/{len(tasks)} {name}")
-                if predictions := results[name].pop("predictions"):
-                    runs.write_predictions(folder.predictions, name, predictions)
-            except Exception as error:
-                folder.fail(error, stage=name)
-                raise
+            results[name] = _result(name, task, subject, folder, f"{number}/{len(tasks)} {name}")
 
         folder.finish(
             {
@@ -115,24 +110,52 @@ def evaluate(cfg: DictConfig, suite: str, overrides: Sequence[str] = ()) -> runs
     return runs.Outcome("finished", str(folder.path))
 
 
-def _result(name: str, task: Task, subject: Subject, label: str) -> dict[str, Any]:
-    """Return the metrics, predictions and costs of a task."""
-    start = time.perf_counter()
-    measured, costs = subject.measure(task, label)
-    if costs["cut"]:
-        cut = f"{costs['cut']} of {costs['sentences']}"
-        log.warning("%s: %s sentences are too long and are cut: max_length=NUMBER", name, cut)
+def _result(
+    name: str, task: Task, subject: Subject, folder: runs.Run, label: str
+) -> dict[str, Any]:
+    """Return the metrics and costs of a task: those on disk, or new ones, which are written."""
+    path = folder.path / "tasks" / f"{name}.json"
+    result = _measured_before(path)
+    if result and result.get("precision") == subject.precision:
+        label += ": done before"
+    else:
+        start = time.perf_counter()
+        try:
+            measured, costs = subject.measure(task, label)
+            if measured.predictions:
+                runs.write_predictions(folder.predictions, name, measured.predictions)
+        except Exception as error:
+            folder.fail(error, stage=name)
+            raise
 
-    metrics = ", ".join(f"{key} {value:.4f}" for key, value in measured.metrics.items())
-    log.info("%s: %s", label, metrics or measured.reason)
+        if costs["cut"]:
+            cut = f"{costs['cut']} of {costs['sentences']}"
+            log.warning("%s: %s sentences are too long and are cut: max_length=NUMBER", name, cut)
 
-    return {
-        "metrics": measured.metrics,
-        "predictions": measured.predictions,
-        "reason": measured.reason,
-        "seconds": time.perf_counter() - start,
-        **costs,
-    }
+        result = {
+            "metrics": measured.metrics,
+            "reason": measured.reason,
+            "seconds": time.perf_counter() - start,
+            **costs,
+            "precision": subject.precision,
+        }
+        runs.write_json(path, result)
+
+    metrics = ", ".join(f"{key} {value:.4f}" for key, value in result["metrics"].items())
+    log.info("%s: %s", label, metrics or result["reason"])
+
+    return result
+
+
+def _measured_before(path: Path) -> dict[str, Any]:
+    """Return the result in the file of a task; empty if there is none, or if it is damaged."""
+    try:
+        return runs.read_result(path)
+    except FileNotFoundError:
+        return {}
+    except DataError as error:
+        log.warning("%s", error)
+        return {}
 
 
 def _of_model(cfg: DictConfig, subject: Subject) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from lightning_cse.data import ContrastiveDataModule
 from lightning_cse.engine.build import Parts
 from lightning_cse.engine.resume import Checkpoint
 from lightning_cse.errors import TrainingError
-from lightning_cse.loggers import CurvesLength, CurvesLogger
+from lightning_cse.loggers import CurvesDigest, CurvesLogger
 from lightning_cse.methods import Method
 from lightning_cse.runs import Curves, Run
 
@@ -117,7 +117,7 @@ def build_training(
             *callbacks,
             timing,
             Lines(cfg.monitor),
-            CurvesLength(curves),
+            CurvesDigest(curves),
             best,
             last,
             interrupts,

@@ -177,8 +177,14 @@ def _mode(offline: bool | None) -> str:
     requested = os.environ.get("WANDB_MODE", "").lower()
     if requested == "disabled":
         return requested
+    if offline or requested == "offline":
+        return "offline"
+    if is_logged_in():
+        return "online"
+    if requested or offline is False:
+        log.warning("W&B: not logged in, so the run is logged offline; `wandb login` changes that")
 
-    return "offline" if offline or requested == "offline" or not is_logged_in() else "online"
+    return "offline"
 
 
 def is_logged_in() -> bool:

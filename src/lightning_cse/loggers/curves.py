@@ -49,9 +49,9 @@ class CurvesLogger(Logger):
         """Do nothing: the run folder holds the resolved config."""
 
 
-class CurvesLength(Callback):
-    """Put the length of the curves into a checkpoint, after syncing them to the disk; a resumed run
-    continues exactly there.
+class CurvesDigest(Callback):
+    """Put the length and the digest of the curves into a checkpoint, after syncing them to the
+    disk; a resumed run continues exactly there.
     """
 
     def __init__(self, curves: Curves) -> None:
@@ -60,6 +60,6 @@ class CurvesLength(Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add it, in the process that writes."""
+        """Add them, in the process that writes."""
         if trainer.is_global_zero:
             checkpoint["curves"] = self.curves.sync()

@@ -21,6 +21,7 @@ from .locks import locked as locked
 from .machine import environment as environment
 from .records import parse_record as parse_record
 from .records import read_record as read_record
+from .records import read_result as read_result
 from .redaction import public as public
 from .run import FailedBefore as FailedBefore
 from .run import Outcome as Outcome

@@ -1,11 +1,13 @@
 """The curves of a run: the file with every logged value, and the numbers that summarise it."""
 
 import csv
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightning_cse import metrics  # the lazy package: importing its names loads torch
 from lightning_cse.errors import DataError
@@ -45,36 +47,48 @@ class Curves:
 
                 writer.writerows(rows)
 
-    def sync(self) -> int:
-        """Wait until the file is on the disk, and return its length in bytes for `restore`."""
-        if not self.path.is_file():
-            return 0
-
-        with disk_errors(self.path), self.path.open("rb") as file:
-            os.fsync(file.fileno())
-
-        return self.path.stat().st_size
-
-    def restore(self, length: int) -> None:
-        """Remove what was appended after `sync` returned a length; raise DataError, which names the
-        file, if it is shorter now.
+    def sync(self) -> dict[str, Any]:
+        """Wait until the file is on the disk, and return its state for `restore`: the number of
+        bytes and their sha256.
         """
-        size = self.path.stat().st_size if self.path.is_file() else 0
-        if size < length:
-            raise DataError(
-                f"{self.path} is damaged or missing ({size} bytes, and {length} at the last "
-                f"checkpoint): {CHECKPOINT_ADVICE}"
-            )
+        with disk_errors(self.path):
+            try:
+                with self.path.open("rb") as file:
+                    os.fsync(file.fileno())
+                    content = file.read()
+            except FileNotFoundError:
+                content = b""
 
-        if size:
-            with disk_errors(self.path):
-                os.truncate(self.path, length)
+        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remove what was appended after `sync` returned a state.
+
+        Raises DataError, which names the file, if the rows before it are not the same any more.
+        """
+        length = state["bytes"]
+        with disk_errors(self.path):
+            try:
+                with self.path.open("r+b") as file:
+                    content = file.read(length)
+                    fault = "it is too short" if len(content) < length else "its digest is wrong"
+                    if hashlib.sha256(content).hexdigest() == state["sha256"]:
+                        file.truncate(length)
+                        return
+            except FileNotFoundError:
+                if length == 0:
+                    return
+
+                fault = "it is missing"
+
+        raise DataError(
+            f"{self.path} is damaged ({fault}; it belongs to the last checkpoint): "
+            f"{CHECKPOINT_ADVICE}"
+        )
 
     def read(self) -> dict[str, list[tuple[int, float]]]:
-        """Return the points ``(step, value)`` of each key, in the order of logging.
-
-        A last line that was written only in part is left out. Raises DataError, which names the
-        file, if another line is damaged.
+        """Return the points ``(step, value)`` of each key, in the order of logging, up to a line
+        that was damaged by a power failure.
         """
         curves: dict[str, list[tuple[int, float]]] = {}
         if not self.path.is_file():
@@ -83,11 +97,14 @@ class Curves:
         with disk_errors(self.path):
             text = self.path.read_text(encoding="utf-8", errors="replace")
 
-        try:
-            for step, key, value in csv.reader(text.split("\n")[1:-1]):
-                curves.setdefault(key, []).append((int(step), float(value)))
-        except ValueError as error:
-            raise DataError(f"{self.path} is damaged ({error}): {CHECKPOINT_ADVICE}") from error
+        for line in text.split("\n")[1:-1]:  # the last line is empty, or was written only in part
+            try:
+                step, key, value = next(csv.reader([line], strict=True))
+                point = (int(step), float(value))
+            except (ValueError, csv.Error, StopIteration):
+                break
+
+            curves.setdefault(key, []).append(point)
 
         return curves
 

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -16,9 +18,19 @@ from lightning_cse.errors import DataError, LightningCSEError
 if TYPE_CHECKING:
     import pandas as pd
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_OF_PATHS = (errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EINVAL)
-"""Errors that say something about a path or an offset, and nothing about the disk."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSED = frozenset(
+    {
+        errno.EACCES,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
 
 
 class DiskError(LightningCSEError):
@@ -41,18 +53,13 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "the same command again, or set paths.runs_dir or paths.cache_dir to another disk"
             ) from error
 
-        if not _is_refusal(error):
-            raise
+        if error.errno in _REFUSED:
+            raise DiskError(
+                f"{path} cannot be read or written ({error.strerror}): leave it as it is, check "
+                "the disk and the permissions, and give the same command again"
+            ) from error
 
-        raise DiskError(
-            f"{path} cannot be read or written ({error.strerror}): leave it as it is, check "
-            "the disk and the permissions, and give the same command again"
-        ) from error
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Whether an error is one of the system, and not of a path or of a format."""
-    return isinstance(error, OSError) and error.errno not in (None, *_OF_PATHS)
+        raise
 
 
 def of_system(error: BaseException | None) -> bool:
@@ -60,7 +67,8 @@ def of_system(error: BaseException | None) -> bool:
     disk, after which the same command may succeed.
     """
     while error is not None:
-        if _is_refusal(error) or isinstance(error, DiskError):
+        is_refusal = isinstance(error, OSError) and error.errno in _FULL | _REFUSED
+        if is_refusal or isinstance(error, DiskError):
             return True
 
         error = error.__cause__ or error.__context__
@@ -84,21 +92,34 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 def temporary_file(folder: Path, start: str, end: str) -> Iterator[BinaryIO]:
     """Open a new file with a random name between ``start`` and ``end``; it is removed at the end of
     the block.
+
+    It is locked, so that `remove_leftovers` can tell whether its process is gone.
     """
-    path = folder / f"{start}{secrets.token_hex(4)}{end}"
+    while True:
+        path = folder / f"{start}{secrets.token_hex(4)}{end}"
+        file = path.open("xb")
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_SH)
+
+        if os.fstat(file.fileno()).st_nlink:
+            break
+
+        file.close()  # removed before it was locked
+
     try:
-        with path.open("xb") as file:
+        with file:
             yield file
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def remove_leftovers(folder: Path, pattern: str = ".*.tmp") -> None:
-    """Remove what killed processes left of `temporary_file` and `atomic_file` below a folder, in
-    which no other process is at work.
-    """
+    """Remove what killed processes left of `temporary_file` and `atomic_file` below a folder."""
     for path in list(folder.rglob(pattern)):
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError), path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def read_object(path: Path, schema: Any = dict, *, advice: str) -> dict[str, Any]:
@@ -145,20 +166,25 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_predictions(folder: Path, task: str, columns: Mapping[str, Sequence[Any]]) -> Path:
-    """Write columns, one row per example, to ``<folder>/<task>.parquet`` and return its path."""
+    """Write columns, one row per example, to ``<folder>/<task>.parquet`` and return its path.
+
+    The file has a digest of its columns, which `read_predictions` checks.
+    """
     # Slow to import, and not needed to read a record.
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
     import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
 
     path = folder / f"{task}.parquet"
+    table = pa.table(dict(columns))
+    table = table.replace_schema_metadata({"sha256": _digest(table)})
     with atomic_file(path) as file:
-        pq.write_table(pa.table(dict(columns)), file, write_page_checksum=True)
+        pq.write_table(table, file)
 
     return path
 
 
 def read_predictions(path: Path) -> "pd.DataFrame":
-    """Return the predictions of a task, whose checksums are compared.
+    """Return the predictions of a task.
 
     Raises DataError, which names the file, if it is damaged, and `DiskError` if it cannot be read.
     """
@@ -169,8 +195,10 @@ def read_predictions(path: Path) -> "pd.DataFrame":
         content = path.read_bytes()
 
     try:
-        table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
+        table = pq.read_table(pa.BufferReader(content))
         frame: pd.DataFrame = table.to_pandas()
+        if (table.schema.metadata or {}).get(b"sha256", _digest(table)) != _digest(table):
+            raise ValueError("its digest is wrong")
     except Exception as error:  # pyarrow raises many classes for damaged files
         reason = " ".join(str(error).split())[:200]
         raise DataError(
@@ -179,6 +207,12 @@ def read_predictions(path: Path) -> "pd.DataFrame":
         ) from error
 
     return frame
+
+
+def _digest(table: Any) -> bytes:
+    """Return the sha256 of the columns of an Arrow table, which does not depend on the file."""
+    columns = json.dumps(table.to_pydict(), default=repr)
+    return hashlib.sha256(columns.encode()).hexdigest().encode()
 
 
 CHECKPOINT_ADVICE = "restore it from a copy, or train the run again with force=true"

@@ -59,6 +59,7 @@ class _Record(_Identity, strict=True):
     model: _Model | None = None
     encoder: _Named | None = None
     checkpoint: _File | None = None
+    predictions: _File | None = None
     best: _Best | None = None
     final: dict[str, Any] | None = None
     summary: dict[str, Any] | None = None
@@ -84,6 +85,21 @@ def parse_record(content: bytes, source: str) -> dict[str, Any]:
     Raises DataError, which names ``source``, if it is damaged.
     """
     return parse_object(content, source, _Record, advice="restore it")
+
+
+class _Result(BaseModel, strict=True):
+    """What an evaluation writes for each task."""
+
+    metrics: dict[str, float]
+    reason: str | None
+    seconds: float
+    sentences: int
+    cut: int
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Return the result of a task of an evaluation; raises as `read_record`."""
+    return read_object(path, _Result, advice="the task is measured again")
 
 
 class _Failure(BaseModel, strict=True):

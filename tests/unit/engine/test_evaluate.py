@@ -1,4 +1,6 @@
-"""Evaluation from a config to its record: every kind of model, what decides a result, mistakes."""
+"""Evaluation from a config to its record: every kind of model, resuming, what decides a result,
+mistakes.
+"""
 
 import json
 import shutil
@@ -13,7 +15,7 @@ from lightning_cse.baselines import Length, Whitening
 from lightning_cse.encoders import load_encoder, tiny_encoder
 from lightning_cse.engine.load import load
 from lightning_cse.errors import ConfigError, LightningCSEError, TaskError
-from lightning_cse.evaluation import EIS, STSB, run_tasks
+from lightning_cse.evaluation import EIS, NLI, STSB, run_tasks
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "lightning_cse" / "data" / "sample"
 LIMITS = tuple(
@@ -42,6 +44,14 @@ def gauss(run_tiny, tmp_path_factory):
 @pytest.fixture(scope="module")
 def dual(run_tiny, tmp_path_factory):
     return run_tiny(tmp_path_factory.mktemp("dual"), "+experiment=dualcse_bi", *SMALL).path
+
+
+@pytest.fixture
+def copied(gauss, tmp_path):
+    """A copy of the GaussCSE run, without evaluations."""
+    return Path(
+        shutil.copytree(gauss, tmp_path / gauss.name, ignore=shutil.ignore_patterns("evaluate"))
+    )
 
 
 def plain_encoder(folder, **options):
@@ -165,16 +175,52 @@ def test_long_sentences_are_counted(tiny, run):
     assert record["sentences_cut"] == {"stsb": longer}
 
 
-# What decides a result
+# Resuming, and what decides a result
 
 
-def test_finished_evaluation_is_repeated_only_by_force(tiny, run):
+def test_interrupted_evaluation_continues_with_the_missing_task(copied, run, monkeypatch):
+    line = (f"model={copied}", "+suite=nli", *LIMITS)
+    calls = []
+    original = NLI.evaluate
+
+    def stopped(self, *args):
+        calls.append(self.sources["test"])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+        return original(self, *args)
+
+    monkeypatch.setattr(NLI, "evaluate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(*line)
+
+    (tasks,) = (copied / "evaluate").glob("nli/*/tasks")
+    mtimes = {path: path.stat().st_mtime_ns for path in tasks.iterdir()}
+    assert sorted(path.stem for path in mtimes) == ["mnli", "snli", "stsb"]
+    assert not (tasks.parent / "record.json").exists()
+    resumed = run(*line).read()
+    assert calls == ["snli/test", "mnli/dev_mismatched", "sick/test", "sick/test"]
+    assert {path: path.stat().st_mtime_ns for path in mtimes} == mtimes
+    forced = run(*line, "force=true").read()
+    assert list(resumed["metrics"].items()) == list(forced["metrics"].items())
+
+
+def test_finished_evaluation_is_repeated_only_by_force(tiny, run, caplog):
     line = (f"model={tiny}", *READING)
-    first = run(*line).read()
+    result = run(*line)
+    first = result.read()
     assert run(*line).read() == first
-    half = run(*line, "precision=bf16-mixed", "force=true").read()
+    result.record_path.unlink()
+    assert run(*line).read()["task_seconds"] == first["task_seconds"]  # from the file of the task
+    result.record_path.unlink()
+    half = run(*line, "precision=bf16-mixed").read()
     assert half["precision"] == "bf16-mixed"
     assert half["task_seconds"] != first["task_seconds"]
+    (task,) = (result.path / "tasks").iterdir()
+    task.write_bytes(b'{"metrics": [1]}')
+    result.record_path.unlink()
+    assert run(*line).read()["metrics"] == first["metrics"]
+    assert f"{task} is damaged" in caplog.text
     assert run(*line, "force=true").read()["metrics"] == first["metrics"]
 
 

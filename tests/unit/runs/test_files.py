@@ -14,6 +14,7 @@ import torch
 from lightning_cse.errors import DataError
 from lightning_cse.runs import (
     DiskError,
+    atomic_file,
     check_checkpoint,
     disk_errors,
     read_checkpoint,
@@ -124,9 +125,12 @@ with atomic_file(Path(sys.argv[1])):
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     target = tmp_path / "describe" / "summary.json"
-    write_atomic(target, "old")
     process = subprocess.run([sys.executable, "-c", LEAVES, target], check=False, timeout=60)
     assert process.returncode == -signal.SIGKILL
-    assert len(list(target.parent.iterdir())) == 2
-    remove_leftovers(tmp_path)
-    assert [path.read_text() for path in target.parent.iterdir()] == ["old"]
+    (leftover,) = target.parent.iterdir()
+    with atomic_file(tmp_path / "other.json") as file:
+        remove_leftovers(tmp_path)
+        assert not leftover.exists()
+        file.write(b"{}")
+
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["other.json"]

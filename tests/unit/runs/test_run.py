@@ -98,7 +98,17 @@ def test_one_process_at_a_time(run, holder):
         pass
 
 
-@pytest.mark.parametrize("content", [b"\xff", b'{"type": 1}'])
+def test_unusable_records(run):
+    with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
+        run.read()
+
+    run.path.mkdir(parents=True)
+    run.record_path.write_text('{"a": ')
+    with pytest.raises(LightningCSEError, match="damaged"):
+        run.read()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"type": 1}', b'{"type": "a"'])
 def test_a_damaged_failure_is_one_line(run, content):
     run.start("a: 1\n")
     run.failed_path.write_bytes(content)
@@ -108,7 +118,7 @@ def test_a_damaged_failure_is_one_line(run, content):
         run.claim(force=False, leave_failed=True).__enter__()
 
 
-@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
 def test_after_a_refusal_of_the_system_a_run_is_tried_again(run, cause):
     run.start("a: 1\n")
     try:
@@ -131,14 +141,13 @@ def test_after_a_refusal_of_the_system_a_run_is_tried_again(run, cause):
         {"metrics": {"a": "x"}},
         {"seed": "3"},
         {"best": 1},
+        {"decisive": {"confjg": {}}},
+        {"seconds": {"training": None}},
         {"baselines": {"length": 2}},
-        {"checkpoint": 0},
+        {"checkpoint": {}},
     ],
 )
 def test_records_of_another_shape(run, change):
-    with pytest.raises(LightningCSEError, match=r"no record\.json: the run is new"):
-        run.read()
-
     run.finish(RECORD | change)
     with pytest.raises(DataError, match=rf"record\.json is damaged \({next(iter(change))}"):
         run.read()
@@ -190,6 +199,17 @@ def test_full_disk_keeps_the_old_file(run, monkeypatch, caplog):
     assert "no space left to write" in caplog.text
     assert run.read() == RECORD
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "record.json"]
+
+
+def test_kill_while_writing_keeps_the_old_file(tmp_path):
+    write_atomic(tmp_path / "file", "old")
+    code = (
+        "import os, signal, sys; from pathlib import Path; from lightning_cse.runs import write_atomic\n"
+        "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomic(Path(sys.argv[1]), 'new')"
+    )
+    assert started(code, tmp_path / "file").wait(60) == -signal.SIGKILL
+    assert (tmp_path / "file").read_text() == "old"
 
 
 def test_tables_of_run(run):
