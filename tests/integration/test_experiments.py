@@ -4,14 +4,28 @@ import functools
 import hashlib
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from lightning_cse.engine import train as training
+from lightning_cse.engine.load import load
+from lightning_cse.evaluation import run_tasks
 from lightning_cse.metrics import auprc, spearman
 from lightning_cse.runs import read_predictions
 
 pytestmark = pytest.mark.slow
 CROSS = "+experiment=dualcse_cross"
+EXPERIMENTS = (
+    "dualcse_bi",
+    "dualcse_cross",
+    "dualgauss",
+    "gausscse",
+    "impscore_inli",
+    "ngcse_wiki_sts_ht",
+    "simcse_inli",
+    "simcse_unsup",
+)
+EACH = pytest.mark.parametrize("experiment", EXPERIMENTS)
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +94,7 @@ def recomputed(table, threshold):
     return {**accuracies, "accuracy_all": accuracies.mean()}
 
 
-@pytest.mark.parametrize(
-    "experiment", ["dualcse_cross", "gausscse", "impscore_inli", "simcse_unsup"]
-)
+@EACH
 def test_predictions_give_the_recorded_metrics(experiment, run):
     folder = run(experiment)
     record = folder.read()
@@ -97,6 +109,33 @@ def test_predictions_give_the_recorded_metrics(experiment, run):
 
         for name, value in recomputed(read_predictions(path), threshold).items():
             assert value == pytest.approx(metrics[f"test/{task}/{name}"], abs=1e-12), path.name
+
+
+def metrics_of(parts, answers):
+    """The test metrics of a model, by their keys."""
+    metrics = {}
+    for task, result in run_tasks(parts.tasks, answers, "test").items():
+        for name, value in result.metrics.items():
+            metrics[f"test/{task}/{name}"] = value
+
+    return metrics
+
+
+@EACH
+def test_best_checkpoint_gives_the_recorded_test_scores(experiment, run, compose, one_thread):
+    folder = run(experiment)
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["best.ckpt"]
+
+    best = torch.load(folder.checkpoints / "best.ckpt", map_location="cpu", weights_only=True)
+    assert best["global_step"] == folder.read()["best"]["step"]
+    assert "optimizer_states" not in best  # weights only, so a third of the size
+
+    parts = training.build(compose(f"+experiment={experiment}", "+debug=tiny"))
+    untrained = metrics_of(parts, parts.method.eval().model)
+    metrics = metrics_of(parts, load(folder.path).answers)
+
+    assert metrics == folder.read()["metrics"]
+    assert metrics != untrained
 
 
 # Switches and another place of the cache decide nothing, so they name the same run.

@@ -2,6 +2,7 @@
 addresses.
 """
 
+import gzip
 import hashlib
 import threading
 import zipfile
@@ -128,6 +129,17 @@ def test_wrong_files_are_replaced_only_with_force_and_by_official_ones(official,
     assert path.read_bytes() == FILES["INLI/train.csv"]
 
 
+def test_check_reports_all_faults_and_fetches_nothing(official, run, data):
+    (data / "INLI/val.csv").write_bytes(FILES["INLI/val.csv"])
+    (data / "INLI/test.csv.gz").write_bytes(gzip.compress(FILES["INLI/test.csv"])[:-20])
+    message = run("inli", "--check", code=2)
+    assert f"{data}/INLI/train.csv: cannot be read: No such file" in message
+    assert f"{data}/INLI/test.csv.gz: the compressed data is cut off" in message
+    (data / "INLI/test.csv.gz").unlink()
+    run("inli")
+    assert f"{data}/INLI/val.csv: ok, " in run("inli", "--check")
+
+
 @pytest.mark.parametrize("path", ["../outside.tsv", "/tmp/outside.tsv", "mine/../../outside.tsv"])
 def test_a_corpus_of_ones_own_stays_in_the_data_directory(path, run, data, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
@@ -179,3 +191,20 @@ def test_a_wrong_archive(official, run, data, dev, message, file_count):
 
     assert f"error: {archive}{message}" in run("snli", code=2)
     assert len(files_of(data)) == file_count
+
+
+@pytest.mark.slow
+def test_sentences_are_tokenised_ahead_of_a_training(tmp_path, capsys):
+    overrides = ["+experiment=gausscse", "+debug=tiny"]
+    cached = f"paths.cache_dir={tmp_path}"
+
+    def files():
+        return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "tokens").iterdir()}
+
+    assert prepare.main(["--tokenise", *overrides, cached]) == 0
+    first = files()
+    assert len(first) == 2, "the roles, and the sentences of the tasks"
+    assert prepare.main(["--tokenise", *overrides, cached]) == 0
+    assert files() == first
+    assert prepare.main(["--tokenise", *overrides, "paths.cache_dir=null"]) == 2
+    assert "paths.cache_dir: must be a folder" in capsys.readouterr().err

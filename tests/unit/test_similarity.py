@@ -53,3 +53,8 @@ def test_zero_vectors_have_cosine_zero_and_small_gradients(function, length, dty
     # Not 1e12: one empty sentence must not dominate a step.
     assert a.grad[1].abs().max() < 10
     assert torch.isfinite(a.grad).all()
+
+
+@both_functions
+def test_gradients(function):
+    assert torch.autograd.gradcheck(function, list(normal(2, 3, 4).requires_grad_().unbind()))

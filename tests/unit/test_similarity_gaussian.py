@@ -95,6 +95,15 @@ def test_block_size_does_not_matter(monkeypatch, numbers, n, m, d):
     assert_near(torch.autograd.grad((got * weights).sum(), leaves(a, b)), want_gradients)
 
 
+@both_reductions
+@every_function
+def test_gradients(function, reduce):
+    def call(a_mean, a_log, b_mean, b_log):
+        return function(GaussianEmbedding(a_mean, a_log), GaussianEmbedding(b_mean, b_log), reduce)
+
+    assert torch.autograd.gradcheck(call, leaves(*pair(3, 4)))
+
+
 def test_second_derivative_is_an_error():
     a, b = pair(3, 4)
     total = gaussian_similarity_matrix(a, b).sum()

@@ -32,15 +32,16 @@ def make(first=CUTOFF, second=SHUFFLE):
     return method_of(ConSERT, NTXent(), encoder=encoder, first=first, second=second).train()
 
 
+@pytest.mark.parametrize(("first", "second"), [(CUTOFF, SHUFFLE), (None, CUTOFF)])
 @torch.no_grad()
-def test_step_compares_two_augmented_views():
-    method = make()
+def test_step_compares_two_augmented_views(first, second):
+    method = make(first, second)
     batch = batch_of(method)
     torch.manual_seed(3)
     step = method.training_step(batch, 0)
     torch.manual_seed(3)
     request = [(batch["roles"]["anchor"], method.model.encoder.template())]
-    views = [method.model.encoder(request, augment=augment)[0] for augment in (CUTOFF, SHUFFLE)]
+    views = [method.model.encoder(request, augment=augment)[0] for augment in (first, second)]
     for role, view in zip(("anchor", "positive"), views, strict=True):
         assert torch.equal(step["embeddings"][role]["vector"], view)
 
@@ -61,6 +62,11 @@ def test_views_of_the_diagnostics_are_those_of_training_and_the_test_has_none():
 
     assert not torch.allclose(*views)
     assert torch.equal(method.model.embed(SENTENCES).vector, plain)
+
+
+def test_only_without_augmentations_does_it_need_dropout():
+    assert not make().needs_dropout
+    assert make(None, None).needs_dropout
 
 
 # With labels --------------------------------------------------------------------------------
@@ -177,6 +183,54 @@ def test_noise_is_a_step_of_one_length_along_the_gradient_of_each_token(padded):
             length = math.sqrt(sum(x * x for x in token.tolist()))
             scaled = [0.7 * x / length for x in token.tolist()]
             assert row.tolist() == pytest.approx(scaled, abs=2e-3)
+
+
+def test_a_small_attack_raises_the_loss_by_the_length_of_the_gradient():
+    method = joint(AdversarialNoise(1e-3))
+    batch = pairs_of(method)
+    rise = sum(float(g.norm(dim=1).sum()) for g in gradients_of(method))
+    noise = method.noise
+    u, v = vectors_of(method, batch["roles"], noise.watch())
+    loss = method.loss(u.float(), v.float(), LABELS)
+    with noise.attack(loss):
+        attacked = vectors_of(method, batch["roles"], noise)
+
+    increase = classified(method, *(x.detach() for x in attacked)) - classified(
+        method, u.detach(), v.detach()
+    )
+    assert increase == pytest.approx(1e-3 * rise, rel=0.05)
+
+
+def test_attack_leaves_the_gradient_of_the_whole_loss_and_nothing_behind():
+    method = joint(AdversarialNoise(0.7))
+    batch = pairs_of(method)
+    gradients = []
+    for _ in range(2):
+        method.zero_grad()
+        step = method.training_step(batch, 0)
+        step["loss"].backward()
+        gradients.append({name: p.grad.clone() for name, p in method.named_parameters()})
+
+    assert all(torch.equal(gradients[0][name], gradient) for name, gradient in gradients[1].items())
+
+    method.zero_grad()
+    u, v = method.embed(batch).values()
+    method.loss(u, v, LABELS).backward()
+    weight = method.loss.classifier[0].weight.grad
+    assert torch.allclose(gradients[0]["model.classifier.classifier.0.weight"], weight, atol=1e-6)
+    assert torch.equal(method.model.embed(SENTENCES).vector, method.model.embed(SENTENCES).vector)
+
+
+def test_attack_reaches_sentences_of_a_frozen_embedding_layer():
+    contrast = {}
+    for norm in (1e-6, 0.7):
+        method = joint(AdversarialNoise(norm))
+        method.model.encoder.backbone.embeddings.requires_grad_(False)
+        step, logged = logged_step(method, pairs_of(method))
+        step["loss"].backward()
+        contrast[norm] = logged["train/contrast"]
+
+    assert contrast[0.7] > contrast[1e-6] + 1e-3
 
 
 @pytest.mark.parametrize(

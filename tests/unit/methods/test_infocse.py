@@ -78,6 +78,25 @@ def test_restoration_is_the_mean_over_the_masked_tokens():
     assert loss.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
 
 
+def test_vectors_learn_from_the_restoration():
+    method = make()
+    vectors = normal(2, 32, dtype=torch.float32).requires_grad_()
+    ids = torch.arange(10, 30).view(2, 10)
+    is_token = np.ones((2, 10), dtype=bool)
+    method.restoration(vectors, ids, is_token, is_token, 0).backward()
+    assert vectors.grad is not None
+    assert vectors.grad.abs().sum(1).min() > 0
+
+
+@torch.no_grad()
+def test_without_a_masked_token_the_loss_is_0():
+    restoration = make().restoration
+    ids = torch.full((2, 3), 7)
+    nothing = np.zeros((2, 3), dtype=bool)
+    loss = restoration(torch.ones(2, 32), ids, ~nothing, nothing, 0)
+    assert loss.item() == 0
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

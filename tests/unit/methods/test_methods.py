@@ -70,6 +70,22 @@ def test_step_has_a_finite_loss_gradients_and_named_outputs(name):
         assert learns or "token_type" in parameter_name
 
 
+@pytest.mark.parametrize("name", ["dualcse bi", "dualgauss cross"])
+def test_step_of_rows_without_roles_is_the_loss_of_the_others(name):
+    method = make(name).eval()
+    roles = batch_of(method)["roles"]
+    rows = {"explicit_entailment": torch.tensor([0, 3]), "contradiction": torch.tensor([1, 2, 4])}
+    for role in method.roles[1:]:
+        roles[role] = roles[role].select(rows.get(role, torch.tensor([], dtype=torch.long)))
+
+    outputs = method.training_step({"roles": roles, "index": torch.arange(5)}, 0)
+    assert set(outputs["embeddings"]) == {"premise", *rows}
+    assert outputs["sentences"] == 5 + 2 + 3
+    encoded = method.model.encode(roles["premise"], *(roles[role] for role in rows))
+    want = method.loss(**dict(zip(("premise", *rows), encoded, strict=True)), rows=rows)
+    assert outputs["loss"].item() == pytest.approx(want.item(), rel=1e-5)
+
+
 @pytest.mark.parametrize(("warmup", "total"), [(0.1, 57), (0.25, 8), (0.0, 5), (0.1, 1)])
 def test_schedule_matches_transformers(warmup, total):
     optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -83,6 +99,21 @@ def test_schedule_rises_to_the_last_step_or_stays_constant():
     rising = [Schedule(warmup=1)(step, total=5) for step in range(5)]
     assert rising == [0, 0.25, 0.5, 0.75, 1], "as GaussCSE's paper describes it"
     assert Schedule("constant")(9, total=10) == 1
+
+
+def test_unsupervised_simcse_has_two_masks_in_training_and_no_head_in_evaluation():
+    method = make("simcse_unsup").train()
+    inputs = batch_of(method)
+    tokens = inputs["roles"]["anchor"]
+    step = method.training_step(inputs, 0)["embeddings"]
+    assert not torch.allclose(step["anchor"]["vector"], step["positive"]["vector"])
+    method.eval()
+    pooled = method.model.pooled(tokens)[0]
+    assert torch.equal(pooled, method.model.encode(tokens)[0].vector)
+    anchor = method.training_step(inputs, 0)["embeddings"]["anchor"]["vector"]
+    assert torch.equal(anchor, method.head(pooled).detach())
+    supervised = make("simcse").eval()  # whose head stays
+    assert not torch.equal(pooled, supervised.model.encode(tokens)[0].vector)
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -13,6 +13,7 @@ from lightning_cse.methods.ngcse import ROW_KINDS
 from lightning_cse.tokens import Tokens
 
 ALONE, AUGMENTED, LABELLED, STS = ROW_KINDS
+SPREAD = ("anchor", "positive", "negative")
 ANCHORS = [
     "The ferry leaves at noon.",
     "Moss covers the old wall.",
@@ -123,6 +124,16 @@ def test_triplet_loss_with_the_negatives_of_the_paper():
     assert logged["train/hierarchical_triplet"] == without["train/hierarchical_triplet"]
 
 
+def test_triplet_loss_uses_the_first_of_several_negatives():
+    method = make(STS, **TRIPLET)
+    inputs = batch(method)
+    want = method.training_step(inputs, 0)["loss"].item()
+    more = ["The wall fell down.", *WRITTEN["negative"][::-1]]
+    rows = [*LLM, *LLM, LLM[0]]
+    inputs["roles"]["negative"] = tokens(method, [*WRITTEN["negative"], *more], rows)
+    assert method.training_step(inputs, 0)["loss"].item() == pytest.approx(want, rel=1e-5)
+
+
 @pytest.mark.parametrize("llm_positive", ["intermediate", "positive"])
 def test_single_positive_with_hard_negatives_for_all_rows(llm_positive):
     method = make(STS, llm_positive=llm_positive)
@@ -166,6 +177,22 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask():
 
 
 @pytest.mark.parametrize(
+    ("roles", "options", "aligned", "spread"),
+    [
+        (ALONE, {}, "anchor", ("anchor",)),
+        (LABELLED, {}, "positive", LABELLED),
+        (STS, {}, "intermediate", SPREAD),
+        (STS, {"contrastive": "multiple_positive"}, "positive", SPREAD),
+        (STS, TRIPLET, "intermediate", STS),
+    ],
+)
+def test_diagnostics_measure_the_trained_pair(roles, options, aligned, spread):
+    method = make(roles, **options)
+    assert method.pairs == {"primary": ("anchor", aligned)}
+    assert method.spread == tuple(spread)
+
+
+@pytest.mark.parametrize(
     ("roles", "options", "message"),
     [
         (("anchor", "negative"), {}, r"method\.roles: .* got \['anchor', 'negative'\]"),
@@ -177,6 +204,13 @@ def test_anchor_is_its_own_positive_under_another_dropout_mask():
 def test_settings_that_do_not_fit_are_errors(roles, options, message):
     with pytest.raises(ConfigError, match=message):
         make(roles, **options)
+
+
+def test_settings_without_effect_are_named(caplog):
+    make(ALONE)
+    assert caplog.text == ""
+    make(ALONE, margins=(5e-3, 5e-2))
+    assert "no effect with method.contrastive=single_positive" in caplog.text
 
 
 def test_prompts_give_the_second_view_the_second_template():

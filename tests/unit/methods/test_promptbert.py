@@ -9,6 +9,7 @@ from lightning_cse.encoders import tiny_encoder
 from lightning_cse.errors import EncoderError
 from lightning_cse.losses import InfoNCE
 from lightning_cse.methods import PromptBERT
+from lightning_cse.tokens import Tokens
 
 PROMPTS = ('A "{}" is {mask}.', 'This "{}" means {mask} .')
 
@@ -52,6 +53,15 @@ def test_step_compares_two_prompts_without_what_they_say_alone(denoise):
         torch.testing.assert_close(step["embeddings"][role]["vector"], view, atol=1e-5, rtol=1e-5)
 
     assert step["loss"].item() == pytest.approx(InfoNCE()(*views).item(), rel=1e-4)
+
+
+@torch.no_grad()
+def test_vector_at_test_is_the_mask_of_the_first_prompt():
+    method = make().eval()
+    bare = method.model.encoder.tokenizer(SENTENCES)
+    (embedding,) = method.model.encode(Tokens.pad(bare))
+    want = [masks(method, method.templates[0], ids)[0] for ids in bare]
+    torch.testing.assert_close(embedding.vector, torch.stack(want), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[:1], (*PROMPTS, 'One "{}" {mask}')])

@@ -45,16 +45,6 @@ def test_step_is_the_loss_of_both_vectors_and_learns_the_targets(method, targets
     assert loss < 0.7 * outputs["loss"]
 
 
-def test_a_label_beyond_the_classes_stops_training_before_its_first_step(compose, monkeypatch):
-    monkeypatch.setattr(SBERT, "training_step", lambda *_: pytest.fail("a step"))
-    cfg = compose("+experiment=sbert", "+debug=tiny", "paths.cache_dir=null", "method.classes=2")
-    parts = build(cfg)
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = pl.Trainer(max_steps=1, accelerator="cpu", **quiet)
-    with pytest.raises(ConfigError, match="classes: 2, but a row has the label number 2"):
-        trainer.fit(parts.method, parts.data)
-
-
 def test_labels_of_pairs_are_those_of_the_largest_score():
     model = make(SBERT).model.eval()
     task = PairLabels(data_dir=str(sample_dir()), dev="snli/dev", test="snli/test", dev_rows=20)
@@ -69,3 +59,13 @@ def test_labels_of_pairs_are_those_of_the_largest_score():
     assert result.metrics == {"accuracy": pytest.approx(hits / len(rows))}
     assert len(result.predictions["prediction"]) == len(rows) == 20
     assert "-" not in rows["label"]
+
+
+def test_a_label_beyond_the_classes_stops_training_before_its_first_step(compose, monkeypatch):
+    monkeypatch.setattr(SBERT, "training_step", lambda *_: pytest.fail("a step"))
+    cfg = compose("+experiment=sbert", "+debug=tiny", "paths.cache_dir=null", "method.classes=2")
+    parts = build(cfg)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(max_steps=1, accelerator="cpu", **quiet)
+    with pytest.raises(ConfigError, match="classes: 2, but a row has the label number 2"):
+        trainer.fit(parts.method, parts.data)

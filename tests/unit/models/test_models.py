@@ -10,6 +10,7 @@ from oracles import SENTENCES
 
 from lightning_cse.embeddings import DualEmbedding, DualGaussianEmbedding, GaussianEmbedding
 from lightning_cse.encoders import tiny_encoder
+from lightning_cse.errors import EncoderError
 from lightning_cse.models import (
     DualGaussianModel,
     DualModel,
@@ -62,6 +63,20 @@ def test_settings_and_weights_build_the_same_model_again(model_class, options):
     torch.testing.assert_close(
         rebuilt.embed(SENTENCES).fields(), model.embed(SENTENCES).fields(), atol=0, rtol=0
     )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"_target_": "no_such_module.Model"},
+        {"_target_": "lightning_cse.models.PointModel", "tanh": True},
+        {"_target_": "timeit:timeit"},
+    ],
+)
+def test_build_refuses_unknown_models_and_calls_no_other_code(settings, monkeypatch):
+    monkeypatch.setattr("timeit.timeit", lambda *_: pytest.fail("it was called"))
+    with pytest.raises(EncoderError, match=r"cannot be imported or built|is in no module"):
+        build(tiny_encoder(), settings)
 
 
 # Gaussians
