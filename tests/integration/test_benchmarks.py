@@ -24,7 +24,7 @@ RUNS = {
     "encode": f"--sentences=70 --repetitions=1 --lengths inli --precision float32 {JSON}",
     "gpu": f"--tiny --steps=2 --only gausscse infersent consert_joint_adversarial {JSON}",
     "growth": f"{STEPS} --length --rows=200 --devices --figure=growth.png {JSON}",
-    "growth, devices": f"{STEPS} --batch --length=8 --rows --devices=2 --sides=ours --chunk=2 "
+    "growth, devices": f"{STEPS} --batch --length=8 --rows --devices 1 2 --sides=ours --chunk=2 "
     f"--figure=growth.png {JSON}",
     "own_data": "--encoder=tiny --rows=12 --tested=60 --runs=runs "
     "--set data.batch_size=4 trainer.max_steps=2",
