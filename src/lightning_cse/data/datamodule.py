@@ -411,10 +411,10 @@ class ContrastiveDataModule(pl.LightningDataModule):
         """Set the position of the loader, which may be created later."""
         self._position = state_dict["position"]
         if self._loader is None:
-            self.batch_size = state_dict["batch_size"]  # BatchSizeFinder may have changed it
+            self.batch_size = state_dict["batch_size"]  # the position counts batches of this size
             return
 
-        # A finder goes back to the start, with the size of a batch that it has found.
+        # A state that was saved before there was a loader means its start.
         if self._position is None:
             self._loader.reset()
         else:
